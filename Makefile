@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# What `agentd version` prints; `make build VERSION=v1.2.3` sets it.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+# go-nvml's headers mark half of their functions deprecated.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+# How long `make fuzz` spends on each fuzz target.
+FUZZTIME ?= 30s
+# What `make test`, `race` and `e2e` hand to go test in addition, such as TESTFLAGS='-run Cluster -v'.
+TESTFLAGS ?=
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what the machine lacks and start a Docker engine (as root, Debian 12 or later)
+	@hack/setup.sh
+
+.PHONY: build
+build: ## bin/agentd and bin/bai-runner, static
+	@mkdir -p bin
+	$(GO_BUILD) -o bin/bai-runner ./runner-bin
+	$(GO_BUILD) -o bin/agentd ./cmd/agentd
+
+.PHONY: images
+images: ## the kernel images of demo and tests, built once and cached
+	@kernel-images/build.sh
+
+.PHONY: test
+test: setup images build ## everything, on a fresh machine too: set-up, images, binaries, all tests under the race detector
+	@echo '== go test -race ./...'
+	go test -race -timeout 14m $(TESTFLAGS) ./...
+
+.PHONY: race
+race: ## the tests that need no containers, under the race detector
+	go test -race $(TESTFLAGS) $$(go list ./... | grep -v '/test/e2e')
+
+.PHONY: e2e
+e2e: setup images build ## only the end-to-end tests, on the Docker engine of this machine
+	go test -race -count=1 -timeout 14m $(TESTFLAGS) ./test/e2e/...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: fmt
+fmt: ## rewrite what verify would complain about, where a machine can
+	@for script in hack/update-*.sh; do echo "== $$script"; "$$script"; done
+
+.PHONY: lint
+lint: ## golangci-lint with the rules of .golangci.yml
+	@hack/verify-lint.sh
+
+.PHONY: verify
+verify: ## all checks of the source: format, modules, lint, licence lines, paths, scripts
+	@hack/verify.sh
+
+.PHONY: demo
+demo: ## a cluster session on this machine, from an empty node to a clean one (KEEP=1 leaves it running)
+	@hack/demo.sh
+
+.PHONY: bench
+bench: setup images build ## figures of the README, as ratios to the bare engine
+	@hack/bench.sh
+
+.PHONY: clean
+clean: ## remove bin/; images and caches stay
+	rm -rf bin
