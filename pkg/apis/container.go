@@ -16,6 +16,8 @@ type ContainerSpec struct {
 	Incarnation int64 `json:"incarnation"`
 	// Run: the container shall be started (once). False: created is enough.
 	Run bool `json:"run,omitempty"`
+	// Stop: the container shall end; it stays so that its exit code and log can be read.
+	Stop bool `json:"stop,omitempty"`
 
 	Image      string            `json:"image"`
 	Hostname   string            `json:"hostname,omitempty"`
@@ -76,6 +78,8 @@ type ContainerStatus struct {
 	State      ContainerState `json:"state,omitempty"`
 	// Hash is the hash of the spec that the container was made from.
 	Hash string `json:"hash,omitempty"`
+	// Incarnation is the one that the container seen belongs to.
+	Incarnation int64 `json:"incarnation,omitempty"`
 	// StartedFor is the incarnation whose start was decided. It is on disk before the start.
 	StartedFor int64 `json:"startedFor,omitempty"`
 	ExitCode   *int  `json:"exitCode,omitempty"`
@@ -86,6 +90,10 @@ type ContainerStatus struct {
 	MissingSince time.Time `json:"missingSince,omitzero"`
 	// PortInUse is the host port that kept it from starting; 0 for none, -1 for one that the engine did not name.
 	PortInUse int `json:"portInUse,omitempty"`
+	// Attempts counts creations and starts that the engine refused.
+	Attempts int `json:"attempts,omitempty"`
+	// StopError is why the engine did not stop it; it is removed by force then.
+	StopError string `json:"stopError,omitempty"`
 	// LogsKept tells that its log was saved after it ended.
 	LogsKept bool `json:"logsKept,omitempty"`
 }

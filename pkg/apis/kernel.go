@@ -61,6 +61,8 @@ type KernelSpec struct {
 	OwnerUserID    string `json:"ownerUserID,omitempty"`
 	OwnerProjectID string `json:"ownerProjectID,omitempty"`
 	ScalingGroup   string `json:"scalingGroup,omitempty"`
+	// SuppressEvents keeps the kernel's end from the manager, who asked for that.
+	SuppressEvents bool `json:"suppressEvents,omitempty"`
 }
 
 // ImageRef names an image as the manager does.
