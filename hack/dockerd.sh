@@ -13,18 +13,24 @@
 
 PIDFILE=${AGENTD_DOCKERD_PIDFILE:-/run/agentd-dockerd.pid}
 LOG=${AGENTD_DOCKERD_LOG:-/var/log/agentd-dockerd.log}
+CONTAINERD_PIDFILE=/var/run/docker/containerd/containerd.pid
 START_LIMIT=60 # seconds
 STOP_LIMIT=60  # containers get 10 s each to end, side by side
 
-# ours: prints the process id of the engine that start started, if it runs.
-ours() {
+# process_of PIDFILE NAME: prints the process id in the file if that process has the name and runs. One that ended stays listed
+# as a zombie (Z) until init looks, which may take seconds.
+process_of() {
   local pid
-  pid=$(cat "$PIDFILE" 2>/dev/null) || return 1
-  [[ $pid =~ ^[0-9]+$ && $(cat "/proc/$pid/comm" 2>/dev/null) = dockerd ]] || return 1
+  pid=$(cat "$1" 2>/dev/null) || return 1
+  [[ $pid =~ ^[0-9]+$ && $(cat "/proc/$pid/stat" 2>/dev/null) =~ ^$pid\ \($2\)\ [^Z] ]] || return 1
   echo "$pid"
 }
 
+# ours: prints the process id of the engine that start started, if it runs.
+ours() { process_of "$PIDFILE" dockerd; }
 engine_gone() { ! ours >/dev/null; }
+# dockerd runs a containerd of its own, which ends a moment after it.
+all_gone() { engine_gone && ! process_of "$CONTAINERD_PIDFILE" containerd >/dev/null; }
 answers_or_ended() { docker_answers || engine_gone; }
 
 # No systemd here, so the engine keeps cgroups by itself (cgroupfs). The storage driver is its own choice: the one that has
@@ -41,8 +47,9 @@ start() {
     die "dockerd runs as process $(ours) but does not answer: see $LOG, or run hack/dockerd.sh kill"
   fi
   mkdir -p "$(dirname "$LOG")" "$(dirname "$PIDFILE")"
-  # What a killed engine left would stop the next from starting.
-  if ! pgrep -x dockerd >/dev/null; then rm -f /var/run/docker.pid; fi
+  # What killed ones left would stop the next from starting: it takes a zombie for alive.
+  process_of /var/run/docker.pid dockerd >/dev/null || rm -f /var/run/docker.pid
+  process_of "$CONTAINERD_PIDFILE" containerd >/dev/null || rm -f "$CONTAINERD_PIDFILE"
   say "starting dockerd (log: $LOG)"
   setsid nohup dockerd --exec-opt native.cgroupdriver=cgroupfs "$@" >>"$LOG" 2>&1 </dev/null 9>&- &
   echo $! >"$PIDFILE"
@@ -67,7 +74,7 @@ end() {
     return 0
   fi
   kill -"$1" "$pid"
-  wait_until "$STOP_LIMIT" engine_gone || die "dockerd (process $pid) is still there $STOP_LIMIT s after SIG$1; log: $LOG"
+  wait_until "$STOP_LIMIT" all_gone || die "dockerd (process $pid) is still there $STOP_LIMIT s after SIG$1; log: $LOG"
   rm -f "$PIDFILE"
 }
 
@@ -77,7 +84,7 @@ status() {
 }
 
 usage() {
-  sed -n '3,/^\. /{/^\. /d;s/^# //;p}' "${BASH_SOURCE[0]}" >&2
+  sed -n '3,/^# shellcheck/{/^# shellcheck/d;s/^# //;p}' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 
