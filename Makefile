@@ -24,7 +24,7 @@ setup: ## install what the machine lacks and start a Docker engine (as root, Deb
 .PHONY: build
 build: ## bin/agentd and bin/bai-runner, static
 	@mkdir -p bin
-	$(GO_BUILD) -o bin/bai-runner ./runner-bin
+	$(GO_BUILD) -o bin/bai-runner ./runner-bin/bai-runner
 	$(GO_BUILD) -o bin/agentd ./cmd/agentd
 
 .PHONY: images

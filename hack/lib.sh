@@ -25,3 +25,13 @@ wait_until() {
     sleep 0.1
   done
 }
+
+# sources PATTERN…: prints the files of this repository that match, whether committed yet or not, with a zero byte after each.
+# What tests read is data, not source.
+sources() {
+  (cd "$ROOT" && git ls-files -z --cached --others --exclude-standard --deduplicate -- "$@" ':!:**/testdata/**' |
+    while IFS= read -r -d '' file; do if [ -f "$file" ]; then printf '%s\0' "$file"; fi; done)
+}
+
+# The files that are to name their licence.
+LICENSED=('*.go' '*.sh' '*.bash' '*.c' '*.py' '*.yml' '*.yaml' '*.env' Makefile .ci/run)

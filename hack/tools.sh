@@ -15,7 +15,7 @@ install_tool() {
   local file started=$SECONDS
   file=$ROOT/bin/$(basename "$1")
   [ "$(built_version "$file")" != "$2" ] || return 0
-  say "building $(basename "$1") $2 (golangci-lint takes one to three minutes on two cores)"
+  say "building $(basename "$1") $2 (once; golangci-lint takes one to three minutes on two cores)"
   # Away from go.mod, whose versions are not those of the tool.
   (cd / && GOBIN=$ROOT/bin GOFLAGS='' go install -trimpath "$1@$2") || die "could not build $1@$2: is the Go module proxy reachable?"
   say "built $(basename "$1") in $((SECONDS - started)) s"

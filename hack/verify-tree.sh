@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# verify-tree.sh: the repository stands alone and has sources only: no paths of one machine, nothing beside the repository, no
+# binaries, no files that are left over from a merge.
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+cd "$ROOT"
+failed=
+# report WHAT LINES
+report() {
+  if [ -n "$2" ]; then
+    say "$1:"$'\n'"$2"
+    failed=1
+  fi
+}
+
+# Written so that this file does not match. A kernel's own paths are no machine's: /home/work, /home/config, /home/linuxbrew.
+start='(^|[^[:alnum:]_./-])'
+paths="$start/(r[o]ot|U[s]ers)/|$start/w[o]rk/(main|shared)|[.][.]/sh[a]red|$start/h[o]me/[[:alnum:]]"
+kernel_paths='/h[o]me/(work|config|linuxbrew)([^[:alnum:]]|$)'
+# Each match is looked at by itself, so that a kernel's path does not excuse another on its line.
+report "paths that exist on one machine only" "$(git grep --untracked -nIoE "($paths)[^[:space:]\"'\`]*" | grep -vE ":.?$kernel_paths" || true)"
+
+# A blob that git calls binary: its number of lines is a dash.
+binaries=$(git diff --numstat 4b825dc642cb6eb9a060e54bf8d69288fbee4904 HEAD -- ':!:**/testdata/**' | awk -F '\t' '$1 == "-" { print $3 }')
+report "binary files" "$binaries"
+report "larger than 1 MB" "$(git ls-tree -r -l HEAD | awk '$4 > 1e6 { sub(/.*\t/, ""); print }')"
+report "marks of a merge" "$(git grep --untracked -nIE '^(<<<<<<<|>>>>>>>) ' || true)"
+report "scripts that are not executable" "$(sources '*.sh' .ci/run | xargs -0 -r grep -lE -m 1 '^#!' | while read -r file; do if [ ! -x "$file" ]; then echo "$file"; fi; done)"
+[ -z "$failed" ] || exit 1
