@@ -27,7 +27,11 @@ missing_packages() {
     if ! installed "$package"; then echo "$package"; fi
   done
   # An engine from another source than Debian serves as well.
-  if ! command -v dockerd >/dev/null; then echo docker.io; fi
+  if ! command -v dockerd >/dev/null; then
+    echo docker.io
+  elif ! command -v docker >/dev/null; then
+    echo docker-cli
+  fi
 }
 
 # Three tries: a mirror that hiccups once must not fail a build.
@@ -42,7 +46,7 @@ retry() {
 }
 
 install_packages() {
-  local packages policy=/usr/sbin/policy-rc.d own_policy=
+  local packages policy=/usr/sbin/policy-rc.d own_policy='' failed=''
   mapfile -t packages < <(missing_packages)
   ((${#packages[@]})) || return 0
   command -v apt-get >/dev/null || die "missing: ${packages[*]}. Without apt-get, install what these Debian packages hold yourself"
@@ -57,8 +61,10 @@ install_packages() {
     chmod +x "$policy"
   fi
   retry apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null || failed=1
+  # From Debian 13 on, the client is a package of its own.
+  if [ -z "$failed" ] && ! command -v docker >/dev/null; then retry apt-get install -y -qq --no-install-recommends docker-cli >/dev/null || failed=1; fi
   if [ -n "$own_policy" ]; then rm -f "$policy"; fi
-  [ -z "${failed:-}" ] || die "could not install ${packages[*]}: the lines above say why"
+  [ -z "$failed" ] || die "could not install ${packages[*]}: the lines above say why"
 }
 
 check_go() {

@@ -23,9 +23,9 @@ kernel_paths='/h[o]me/(work|config|linuxbrew)([^[:alnum:]]|$)'
 report "paths that exist on one machine only" "$(git grep --untracked -nIoE "($paths)[^[:space:]\"'\`]*" | grep -vE ":.?$kernel_paths" || true)"
 
 # A blob that git calls binary: its number of lines is a dash.
-binaries=$(git diff --numstat 4b825dc642cb6eb9a060e54bf8d69288fbee4904 HEAD -- ':!:**/testdata/**' | awk -F '\t' '$1 == "-" { print $3 }')
+binaries=$(git diff --cached --numstat 4b825dc642cb6eb9a060e54bf8d69288fbee4904 -- ':!:**/testdata/**' | awk -F '\t' '$1 == "-" { print $3 }')
 report "binary files" "$binaries"
-report "larger than 1 MB" "$(git ls-tree -r -l HEAD | awk '$4 > 1e6 { sub(/.*\t/, ""); print }')"
+report "larger than 1 MB" "$(sources . | xargs -0 -r stat -c '%s %n' | awk '$1 > 1e6 { print $2 }')"
 report "marks of a merge" "$(git grep --untracked -nIE '^(<<<<<<<|>>>>>>>) ' || true)"
 report "scripts that are not executable" "$(sources '*.sh' .ci/run | xargs -0 -r grep -lE -m 1 '^#!' | while read -r file; do if [ ! -x "$file" ]; then echo "$file"; fi; done)"
 [ -z "$failed" ] || exit 1
