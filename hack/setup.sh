@@ -60,9 +60,9 @@ install_packages() {
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod +x "$policy"
   fi
-  retry apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null || failed=1
+  retry apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends "${packages[@]}" >/dev/null || failed=1
   # From Debian 13 on, the client is a package of its own.
-  if [ -z "$failed" ] && ! command -v docker >/dev/null; then retry apt-get install -y -qq --no-install-recommends docker-cli >/dev/null || failed=1; fi
+  if [ -z "$failed" ] && ! command -v docker >/dev/null; then retry apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends docker-cli >/dev/null || failed=1; fi
   if [ -n "$own_policy" ]; then rm -f "$policy"; fi
   [ -z "$failed" ] || die "could not install ${packages[*]}: the lines above say why"
 }
