@@ -35,18 +35,18 @@ func Main(args []string) int {
 }
 
 // Run carries out an ssh command line and returns the exit code: the remote command's, or 255 after an error.
-func (c *Client) Run(args []string, io Streams) int {
+func (c *Client) Run(args []string, streams Streams) int {
 	line, err := parseCommandLine(args)
 	if err != nil {
 		if errors.Is(err, errUsage) {
-			say.To(io.Stderr, "").Linef("%v", err)
+			say.To(streams.Stderr, "").Linef("%v", err)
 		} else {
 			c.Log.Linef("%v", err)
 		}
 		return failed
 	}
 	if line.ShowVersion {
-		say.To(io.Stderr, "").Linef("bai-runner ssh client (OpenSSH command line)")
+		say.To(streams.Stderr, "").Linef("bai-runner ssh client (OpenSSH command line)")
 		return 0
 	}
 	t, err := c.resolve(line.Options)
@@ -66,7 +66,7 @@ func (c *Client) Run(args []string, io Streams) int {
 		}
 		return failed
 	}
-	code, err := c.command(client, &line, t, io)
+	code, err := c.command(client, &line, t, streams)
 	if err != nil {
 		c.Log.Linef("%v", err)
 	}

@@ -5,12 +5,26 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
 
 	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
 
 	"agentd/runner-bin/internal/say"
+	"agentd/runner-bin/internal/sshclient"
 )
+
+// Streams are a command's own.
+type Streams struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+func processStreams() Streams {
+	return Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+}
 
 // stdio is a server's connection over standard input and output.
 type stdio struct {
@@ -34,5 +48,27 @@ func SFTPServer(in io.Reader, out, errs io.Writer) int {
 	return 0
 }
 
-func SCP(args []string) int { return 1 }
-func SFTP(args []string) int { return 1 }
+// peer is a connection for file transfer.
+type peer struct {
+	ssh  *ssh.Client
+	sftp *sftp.Client
+}
+
+// connect opens the file transfer subsystem of a host.
+func connect(client *sshclient.Client, options sshclient.Options) (*peer, error) {
+	conn, err := client.Connect(options)
+	if err != nil {
+		return nil, err
+	}
+	files, err := sftp.NewClient(conn, sftp.UseConcurrentWrites(true))
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("%s offers no file transfer: %w", options.Host, err)
+	}
+	return &peer{ssh: conn, sftp: files}, nil
+}
+
+func (p *peer) close() {
+	_ = p.sftp.Close()
+	_ = p.ssh.Close()
+}
