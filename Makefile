@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-SHELL := /usr/bin/env bash
+SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
+# A recipe is one script, which ends at the first failure.
+.ONESHELL:
 .DEFAULT_GOAL := help
 
 # What `agentd version` prints; `make build VERSION=v1.2.3` sets it.
@@ -23,7 +25,7 @@ setup: ## install what the machine lacks and start a Docker engine (as root, Deb
 
 .PHONY: build
 build: ## bin/agentd and bin/bai-runner, static
-	@mkdir -p bin
+	mkdir -p bin
 	$(GO_BUILD) -o bin/bai-runner ./runner-bin/bai-runner
 	$(GO_BUILD) -o bin/agentd ./cmd/agentd
 
@@ -31,18 +33,26 @@ build: ## bin/agentd and bin/bai-runner, static
 images: ## the kernel images of demo and tests, built once and cached
 	@kernel-images/build.sh
 
+# The end-to-end tests stop and start the engine, so they run after the others, and are never taken from the cache.
+UNIT_TESTS = go test -race -timeout 10m $(TESTFLAGS) $$(go list ./... | grep -v '/test/e2e')
+E2E_TESTS = go test -race -timeout 14m -count=1 $(TESTFLAGS) ./test/e2e/...
+
 .PHONY: test
 test: setup images build ## everything, on a fresh machine too: set-up, images, binaries, all tests under the race detector
-	@echo '== go test -race ./...'
-	go test -race -timeout 14m $(TESTFLAGS) ./...
+	@status=0
+	echo '== tests of the packages'
+	$(UNIT_TESTS) || status=1
+	echo '== end-to-end tests'
+	$(E2E_TESTS) || status=1
+	exit $$status
 
 .PHONY: race
-race: ## the tests that need no containers, under the race detector
-	go test -race $(TESTFLAGS) $$(go list ./... | grep -v '/test/e2e')
+race: ## the tests of the packages under the race detector, without the end-to-end tests
+	@$(UNIT_TESTS)
 
 .PHONY: e2e
 e2e: setup images build ## only the end-to-end tests, on the Docker engine of this machine
-	go test -race -count=1 -timeout 14m $(TESTFLAGS) ./test/e2e/...
+	@$(E2E_TESTS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s)
@@ -69,5 +79,5 @@ bench: setup images build ## figures of the README, as ratios to the bare engine
 	@hack/bench.sh
 
 .PHONY: clean
-clean: ## remove bin/; images and caches stay
-	rm -rf bin
+clean: ## remove the binaries; tools, images and caches stay
+	rm -f bin/agentd bin/bai-runner
