@@ -101,14 +101,14 @@ func (e *Engine) Start(ctx context.Context, id string) error {
 func (e *Engine) Stop(ctx context.Context, id string, grace time.Duration) error {
 	grace = max(grace, 0)
 	seconds := int(math.Ceil(grace.Seconds()))
-	err := e.call(ctx, grace+stopSlack, "stop container "+short(id), func(ctx context.Context, conn *connection) error {
+	err := e.call(ctx, grace+min(stopSlack, e.timeout), "stop container "+short(id), func(ctx context.Context, conn *connection) error {
 		_, err := conn.ContainerStop(ctx, id, client.ContainerStopOptions{Timeout: &seconds})
 		return absentIsFine(err)
 	})
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return err
 	}
-	return e.call(ctx, killSlack, "kill container "+short(id), func(ctx context.Context, conn *connection) error {
+	return e.call(ctx, min(killSlack, e.timeout), "kill container "+short(id), func(ctx context.Context, conn *connection) error {
 		_, err := conn.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "SIGKILL"})
 		if errdefs.IsConflict(err) { // it does not run any more
 			return nil

@@ -104,13 +104,14 @@ func (e *Engine) Host() string { return e.host }
 func (e *Engine) Close() error { return e.conn.Load().Close() }
 
 func (e *Engine) connect() (*connection, error) {
-	// More idle connections than the client's default: a cluster session asks
-	// for several containers at once.
-	transport := &http.Transport{MaxIdleConns: 16, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second}
-	opts := []client.Opt{
-		client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}),
-	}
-	if strings.HasPrefix(e.host, "tcp://") {
+	var opts []client.Opt
+	if strings.HasPrefix(e.host, "unix://") {
+		// More idle connections than the client's default: a cluster session
+		// asks for several containers at once.
+		transport := &http.Transport{MaxIdleConns: 16, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second}
+		opts = append(opts, client.WithScheme("http"),
+			client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}))
+	} else {
 		opts = append(opts, client.WithTLSClientConfigFromEnv())
 	}
 	opts = append(opts, client.WithHost(e.host), client.WithUserAgent("agentd"),

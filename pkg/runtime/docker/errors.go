@@ -74,6 +74,7 @@ var (
 	rlimit      = regexp.MustCompile(`error setting rlimit type (\d+): operation not permitted`)
 	poolsFull   = regexp.MustCompile(`could not find an available, non-overlapping IPv4 address pool|all predefined address pools have been fully subnetted`)
 	ambiguous   = regexp.MustCompile(`network \S+ is ambiguous`)
+	unusable    = regexp.MustCompile(`error gathering device information|unable to find (?:user|group) `)
 	networkGone = regexp.MustCompile(`[Nn]etwork \S+ not found|[Nn]o such network`)
 )
 
@@ -90,6 +91,8 @@ func fromText(err error) error {
 	case rlimit.MatchString(text):
 		return apis.Terminalf(apis.ReasonInvalid, "the engine's host does not allow the requested limit %s: "+
 			"lower it, or run the engine with CAP_SYS_RESOURCE: %w", rlimitName(rlimit.FindStringSubmatch(text)[1]), err)
+	case unusable.MatchString(text):
+		return apis.Terminal(apis.ReasonInvalid, err)
 	case poolsFull.MatchString(text):
 		return classed{fmt.Errorf("the engine has no address range left for another network: remove unused networks "+
 			"or add default-address-pools to its daemon.json: %w", err), apis.ErrUnavailable}
