@@ -62,16 +62,23 @@ func Dial(ctx context.Context, runDir string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn, reader: record.NewReader(conn, maxAnswer), writer: record.NewWriter(conn)}
-	var hello record.HelloPayload
-	if err := c.call(ctx, record.Hello, record.HelloPayload{Protocol: record.Protocol, Software: "agentd"}, &hello); err != nil {
+	c, err := greet(ctx, conn)
+	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("greet the runner in %s: %w", runDir, err)
 	}
+	return c, nil
+}
+
+// greet introduces us on a fresh connection.
+func greet(ctx context.Context, conn net.Conn) (*Client, error) {
+	c := &Client{conn: conn, reader: record.NewReader(conn, maxAnswer), writer: record.NewWriter(conn)}
+	var hello record.HelloPayload
+	if err := c.call(ctx, record.Hello, record.HelloPayload{Protocol: record.Protocol, Software: "agentd"}, &hello); err != nil {
+		return nil, err
+	}
 	if hello.Protocol != record.Protocol {
-		_ = conn.Close()
-		return nil, fmt.Errorf("greet the runner in %s: %w: it speaks version %d, we speak %d",
-			runDir, ErrProtocol, hello.Protocol, record.Protocol)
+		return nil, fmt.Errorf("%w: it speaks version %d, we speak %d", ErrProtocol, hello.Protocol, record.Protocol)
 	}
 	c.Software = hello.Software
 	return c, nil
@@ -122,8 +129,6 @@ func (c *Client) exchange(ctx context.Context, t record.Type, in any, each func(
 	if err != nil {
 		return err
 	}
-	deadline, _ := ctx.Deadline()
-	_ = c.conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 
