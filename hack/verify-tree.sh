@@ -15,12 +15,15 @@ report() {
   fi
 }
 
-# Written so that this file does not match. A kernel's own paths are no machine's: /home/work, /home/config, /home/linuxbrew.
+# foreign_paths PATTERN PATHSPEC…: prints what matches, each match by itself, so that a kernel's path does not excuse another on its
+# line. A kernel's own paths are no machine's: /home/work, /home/config, /home/linuxbrew. Written so that this file does not match.
 start='(^|[^[:alnum:]_./-])'
-paths="$start/(r[o]ot|U[s]ers)/|$start/w[o]rk/(main|shared)|[.][.]/sh[a]red|$start/h[o]me/[[:alnum:]]"
-kernel_paths='/h[o]me/(work|config|linuxbrew)([^[:alnum:]]|$)'
-# Each match is looked at by itself, so that a kernel's path does not excuse another on its line.
-report "paths that exist on one machine only" "$(git grep --untracked -nIoE "($paths)[^[:space:]\"'\`]*" | grep -vE ":.?$kernel_paths" || true)"
+foreign_paths() {
+  git grep --untracked -nIoE "($1)[^[:space:]\"'\`]*" -- "${@:2}" | grep -vE ":.?/h[o]me/(work|config|linuxbrew)([^[:alnum:]]|$)" || true
+}
+report "paths that exist on one machine only" "$(foreign_paths "$start/(r[o]ot|U[s]ers)/|$start/w[o]rk/(main|shared)|[.][.]/sh[a]red" .)"
+# Tests may invent a user.
+report "somebody's home directory" "$(foreign_paths "$start/h[o]me/[[:alnum:]]" . ':!:*_test.go' ':!:**/testdata/**')"
 
 # A blob that git calls binary: its number of lines is a dash.
 binaries=$(git diff --cached --numstat 4b825dc642cb6eb9a060e54bf8d69288fbee4904 -- ':!:**/testdata/**' | awk -F '\t' '$1 == "-" { print $3 }')
