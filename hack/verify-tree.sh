@@ -25,8 +25,8 @@ report "paths that exist on one machine only" "$(foreign_paths "$start/(r[o]ot|U
 # Tests may invent a user.
 report "somebody's home directory" "$(foreign_paths "$start/h[o]me/[[:alnum:]]" . ':!:*_test.go' ':!:**/testdata/**')"
 
-# A blob that git calls binary: its number of lines is a dash.
-binaries=$(git diff --cached --numstat 4b825dc642cb6eb9a060e54bf8d69288fbee4904 -- ':!:**/testdata/**' | awk -F '\t' '$1 == "-" { print $3 }')
+# Compared with the empty tree; of a binary file git counts no lines, and prints a dash.
+binaries=$(git diff --cached --numstat "$(git hash-object -t tree /dev/null)" -- ':!:**/testdata/**' | awk -F '\t' '$1 == "-" { print $3 }')
 report "binary files" "$binaries"
 report "larger than 1 MB" "$(sources . | xargs -0 -r stat -c '%s %n' | awk '$1 > 1e6 { print $2 }')"
 report "marks of a merge" "$(git grep --untracked -nIE '^(<<<<<<<|>>>>>>>) ' || true)"
