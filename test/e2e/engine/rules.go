@@ -81,6 +81,8 @@ type Rules struct {
 	seen  []request
 	open  map[*exchange]struct{}
 	work  sync.WaitGroup
+
+	swallowed int
 }
 
 type request struct{ method, path string }
@@ -116,6 +118,20 @@ func (r *Rules) Requests(method, path string) int {
 		}
 	}
 	return n
+}
+
+// Forget empties the account of what was asked.
+func (r *Rules) Forget() {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.seen, r.swallowed = nil, 0
+}
+
+// Swallowed counts the parts of answers that went into a blackhole.
+func (r *Rules) Swallowed() int {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.swallowed
 }
 
 // Open counts the exchanges under way.
@@ -183,6 +199,7 @@ func (r *Rules) blackholed(x *exchange) bool {
 	defer r.lock.Unlock()
 	for _, h := range r.rules {
 		if h.rule.Blackhole && h.matches(x.method, x.path) {
+			r.swallowed++
 			return true
 		}
 	}
