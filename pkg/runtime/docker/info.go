@@ -39,6 +39,11 @@ type Info struct {
 	SwarmManager bool
 	SwarmAddress string
 
+	// UlimitCeilings are the hard limits that containers cannot exceed on this
+	// host, by ulimit name, -1 for unlimited; nil when there is no ceiling or
+	// none is known.
+	UlimitCeilings map[string]int64
+
 	// Warnings are the engine's own words about its host.
 	Warnings []string
 }
@@ -65,6 +70,7 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 			SwarmState: string(in.Swarm.LocalNodeState), SwarmManager: in.Swarm.ControlAvailable, SwarmAddress: in.Swarm.NodeAddr,
 			Warnings: in.Warnings,
 		}
+		out.UlimitCeilings = e.ulimitCeilings(ctx)
 		out.Runtimes = slices.Sorted(maps.Keys(in.Runtimes))
 		return nil
 	})
