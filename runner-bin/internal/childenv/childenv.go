@@ -63,11 +63,6 @@ func (e *Env) List() []string {
 	return list
 }
 
-// Clone returns an independent copy.
-func (e *Env) Clone() *Env {
-	return &Env{names: slices.Clone(e.names), values: maps.Clone(e.values)}
-}
-
 // Build returns the child environment: the runner's own, overlaid by the defaults of every kernel, overlaid by what the
 // agent wrote, with the directories of tools put in front of PATH. An unreadable file is an error beside a usable
 // environment.
