@@ -81,7 +81,7 @@ func decode(t *testing.T, raw []byte) map[string]any {
 			ports[port] = true
 		}
 	}
-	return significant(v).(map[string]any) //nolint:forcetypeassert // an object stays one
+	return significant(v).(map[string]any)
 }
 
 // checkBody compares with a file.

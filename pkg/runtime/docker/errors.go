@@ -118,8 +118,10 @@ func hostPort(text string) int {
 
 // rlimitName names a limit by its number in Linux.
 func rlimitName(number string) string {
-	names := []string{"cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock", "as", "locks",
-		"sigpending", "msgqueue", "nice", "rtprio", "rttime"}
+	names := []string{
+		"cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock", "as", "locks",
+		"sigpending", "msgqueue", "nice", "rtprio", "rttime",
+	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 || n >= len(names) {
 		return "number " + number

@@ -99,7 +99,8 @@ func TestPullFailures(t *testing.T) {
 		},
 		{
 			"network inside the stream", http.StatusOK,
-			[]string{line("a", "Downloading", 1, 2), `{"errorDetail":{"message":"read tcp: connection reset by peer"},"error":"x"}`}, "",
+			[]string{line("a", "Downloading", 1, 2), `{"errorDetail":{"message":"read tcp: connection reset by peer"},"error":"x"}`},
+			"",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func (e *Engine) ulimitCeilings(ctx context.Context) map[string]int64 {
 		return nil
 	}
 	defer func() { _ = conn.Close() }()
-	pid, err := peer(conn.(*net.UnixConn)) //nolint:forcetypeassert // a unix dial makes no other
+	pid, err := peer(conn)
 	if err != nil || pid == 0 {
 		return nil // it lives in another PID namespace
 	}
@@ -46,8 +46,12 @@ func (e *Engine) ulimitCeilings(ctx context.Context) map[string]int64 {
 }
 
 // peer is the process that listens on the other end.
-func peer(conn *net.UnixConn) (int, error) {
-	raw, err := conn.SyscallConn()
+func peer(conn net.Conn) (int, error) {
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0, fmt.Errorf("%s is no unix socket", conn.RemoteAddr())
+	}
+	raw, err := unixConn.SyscallConn()
 	if err != nil {
 		return 0, err
 	}

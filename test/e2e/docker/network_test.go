@@ -3,6 +3,7 @@
 package docker
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -81,7 +82,10 @@ func TestNetworksOfOneName(t *testing.T) {
 	}
 	request := func(method, path, body string) int {
 		t.Helper()
-		transport := &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", n.proxy.Socket()) }}
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", n.proxy.Socket())
+		}}
 		defer transport.CloseIdleConnections()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://engine/v1.40"+path, strings.NewReader(body))
 		if err != nil {

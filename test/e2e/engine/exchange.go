@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -98,9 +99,7 @@ func (x *exchange) deferred(rule Rule, next http.Handler, req *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	body := rule.Rewrite(kept.body.Bytes())
-	for k, v := range kept.header {
-		x.Header()[k] = v
-	}
+	maps.Copy(x.Header(), kept.header)
 	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.WriteHeader(kept.status)
 	_, _ = x.Write(body)

@@ -32,9 +32,14 @@ type containerConfig struct {
 	Tty        bool
 	HostConfig struct {
 		NetworkMode  string
-		PortBindings map[string][]struct{ HostIp, HostPort string }
+		PortBindings map[string][]portBinding
 		Mounts       []struct{ Type, Source, Target string }
 	}
+}
+
+type portBinding struct {
+	HostIP   string `json:"HostIp"`
+	HostPort string
 }
 
 // Body is the JSON that the container of the name was created with; nil if
@@ -183,7 +188,7 @@ func (f *Fake) mayStart(c *container) error {
 			if err != nil {
 				return fail(http.StatusBadRequest, "invalid port %q", b.HostPort)
 			}
-			at := fmt.Sprintf("%s:%d", orAny(b.HostIp), port)
+			at := fmt.Sprintf("%s:%d", orAny(b.HostIP), port)
 			if f.occupied[port] {
 				return fail(http.StatusInternalServerError, "driver failed programming external connectivity on endpoint %s (%s): "+
 					"Error starting userland proxy: listen tcp4 %s: bind: address already in use", c.name, c.id, at)
@@ -289,7 +294,7 @@ func (f *Fake) inspectContainer(w http.ResponseWriter, r *http.Request) error {
 		for port, bindings := range c.config.HostConfig.PortBindings {
 			var list []object
 			for _, b := range bindings {
-				list = append(list, object{"HostIp": orAny(b.HostIp), "HostPort": b.HostPort})
+				list = append(list, object{"HostIp": orAny(b.HostIP), "HostPort": b.HostPort})
 			}
 			ports[port] = list
 		}
@@ -327,7 +332,7 @@ func (f *Fake) listContainers(w http.ResponseWriter, r *http.Request) error {
 				private, _ := strconv.Atoi(number)
 				for _, b := range bindings {
 					public, _ := strconv.Atoi(b.HostPort)
-					ports = append(ports, object{"IP": orAny(b.HostIp), "PrivatePort": private, "PublicPort": public, "Type": proto})
+					ports = append(ports, object{"IP": orAny(b.HostIP), "PrivatePort": private, "PublicPort": public, "Type": proto})
 				}
 			}
 		}

@@ -30,7 +30,7 @@ type Server struct {
 // may have too long a name for a socket.
 func (s *Server) start(t testing.TB, engine http.Handler) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "engine")
+	dir, err := os.MkdirTemp("", "engine") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
