@@ -11,6 +11,9 @@ import (
 	"agentd/pkg/apis"
 )
 
+// maxName is the longest name in bytes; the checkpoint could take a little more.
+const maxName = 4096
+
 // SpecWriter creates objects, changes their specs and deletes them.
 type SpecWriter[S, T any] struct{ t *Table[S, T] }
 
@@ -20,8 +23,8 @@ type SpecWriter[S, T any] struct{ t *Table[S, T] }
 // unless meta gives new ones, and always its finalizers. An object that is
 // being deleted is refused with [ErrDeleting].
 func (w SpecWriter[S, T]) Apply(tx *Tx, meta apis.Meta, spec S) error {
-	if meta.Name == "" {
-		return fmt.Errorf("a %s without a name: %w", w.t.kind, apis.ErrInvalid)
+	if meta.Name == "" || len(meta.Name) > maxName {
+		return fmt.Errorf("a %s needs a name of 1 to %d bytes, this one has %d: %w", w.t.kind, maxName, len(meta.Name), apis.ErrInvalid)
 	}
 	cur := w.t.get(tx, meta.Name)
 	if cur == nil {

@@ -14,7 +14,6 @@ import (
 
 	"agentd/pkg/apis"
 	"agentd/pkg/controller"
-	"agentd/pkg/reconciler"
 )
 
 // Declare writes wishes and waits for what becomes of them.
@@ -25,15 +24,14 @@ type Declare struct {
 	kernels  controller.Reader[apis.KernelSpec, apis.KernelStatus]
 	kernSpec controller.SpecWriter[apis.KernelSpec, apis.KernelStatus]
 	events   controller.Reader[apis.EventSpec, apis.EventStatus]
-	outbox   *reconciler.Outbox
+	outbox   *controller.Outbox
 }
 
 // NewDeclare returns the declaring half of the intake.
-func NewDeclare(a *reconciler.Set) *Declare {
-	t := a.Tables
+func NewDeclare(s *controller.Store, t *controller.Tables, out *controller.Outbox) *Declare {
 	return &Declare{
-		store: a.Store, sessions: t.Sessions.Reader(), sessSpec: t.Sessions.SpecWriter(),
-		kernels: t.Kernels.Reader(), kernSpec: t.Kernels.SpecWriter(), events: t.Events.Reader(), outbox: a.Outbox,
+		store: s, sessions: t.Sessions.Reader(), sessSpec: t.Sessions.SpecWriter(),
+		kernels: t.Kernels.Reader(), kernSpec: t.Kernels.SpecWriter(), events: t.Events.Reader(), outbox: out,
 	}
 }
 
@@ -59,7 +57,7 @@ func (d *Declare) Create(s Session) error {
 			if !sameSession(have.Spec, s.Spec) {
 				return fmt.Errorf("session %s exists with another spec: %w; delete it first, or use another ID", s.ID, apis.ErrConflict)
 			}
-		} else if err := d.sessSpec.Apply(tx, reconciler.SessionMeta(s.ID), s.Spec); err != nil {
+		} else if err := d.sessSpec.Apply(tx, controller.SessionMeta(s.ID), s.Spec); err != nil {
 			return err
 		}
 		for _, id := range s.Spec.Kernels {
@@ -75,7 +73,7 @@ func (d *Declare) createKernel(tx *controller.Tx, sessionID, id string, spec api
 	have, ok := d.kernels.GetIn(tx, id)
 	switch {
 	case !ok:
-		return d.kernSpec.Apply(tx, reconciler.KernelMeta(id, sessionID), spec)
+		return d.kernSpec.Apply(tx, controller.KernelMeta(id, sessionID), spec)
 	case have.Deleting:
 		return fmt.Errorf("kernel %s is being deleted: %w; try again when it is gone", id, apis.ErrConflict)
 	case !sameKernel(have.Spec, spec):
@@ -128,7 +126,7 @@ func (d *Declare) DestroyKernel(kernelID, sessionID, reason string, suppress boo
 		if suppress && !k.Deleting && !k.Spec.SuppressEvents {
 			spec := k.Spec
 			spec.SuppressEvents = true
-			if err := d.kernSpec.Apply(tx, reconciler.KernelMeta(kernelID, k.Spec.SessionID), spec); err != nil {
+			if err := d.kernSpec.Apply(tx, controller.KernelMeta(kernelID, k.Spec.SessionID), spec); err != nil {
 				return err
 			}
 		}
@@ -153,7 +151,7 @@ func (d *Declare) Restart(kernelID string, edit func(*apis.KernelSpec)) error {
 		if err := apis.ValidateKernel(kernelID, spec); err != nil {
 			return err
 		}
-		return d.kernSpec.Apply(tx, reconciler.KernelMeta(kernelID, k.Spec.SessionID), spec)
+		return d.kernSpec.Apply(tx, controller.KernelMeta(kernelID, k.Spec.SessionID), spec)
 	})
 }
 
@@ -195,7 +193,7 @@ func (d *Declare) WaitReady(ctx context.Context, kernelID string) (apis.KernelSt
 	case err != nil:
 		return st, fmt.Errorf("waiting for kernel %s: %w", kernelID, err)
 	case failed != nil:
-		if e, ok := reconciler.LastEnd(d.events, kernelID); ok && failed.Reason == apis.ReasonAlreadyTerminated {
+		if e, ok := controller.LastEnd(d.events, kernelID); ok && failed.Reason == apis.ReasonAlreadyTerminated {
 			failed.Reason, failed.Message = e.Reason, e.Message
 		}
 		return st, failed
