@@ -2,7 +2,10 @@
 
 package apis
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Kind names a family of objects in the store.
 type Kind string
@@ -37,6 +40,12 @@ type Key struct {
 
 // String returns "kind/name".
 func (k Key) String() string { return string(k.Kind) + "/" + k.Name }
+
+// ParseKey reads what [Key.String] wrote.
+func ParseKey(s string) (Key, bool) {
+	kind, name, ok := strings.Cut(s, "/")
+	return Key{Kind: Kind(kind), Name: name}, ok && kind != "" && name != ""
+}
 
 // Meta is the part that every object has.
 type Meta struct {

@@ -66,6 +66,4 @@ type ClusterSessionStatus struct {
 	Conditions Conditions `json:"conditions,omitempty"`
 	// Hosts are the names of all kernels, main first.
 	Hosts []string `json:"hosts,omitempty"`
-	// NetworkReady tells that the network exists, or that none is needed.
-	NetworkReady bool `json:"networkReady,omitempty"`
 }
