@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 
 	"agentd/pkg/apis"
 )
@@ -28,8 +30,6 @@ var (
 	ErrInUse = errors.New("in use by another agentd process: stop that one first")
 	// ErrDamaged says that the content of a checkpoint cannot be used.
 	ErrDamaged = errors.New("damaged checkpoint")
-	// errFault is a memory fault or a panic while the file was accessed.
-	errFault = fmt.Errorf("%w: its file cannot be accessed", ErrDamaged)
 )
 
 // CheckpointOptions say how to open a checkpoint.
@@ -55,7 +55,12 @@ type CheckpointReport struct {
 // only because it holds secrets. Each Save is on the disk when it returns.
 type Checkpoint struct {
 	path string
+	file *os.File
 	db   *bolt.DB
+
+	// fault is set when bbolt was thrown out of its work. It may hold its own
+	// locks then, for ever: nobody goes in again.
+	fault atomic.Pointer[error]
 }
 
 // OpenCheckpoint opens the checkpoint, or makes an empty one. A file that
@@ -98,11 +103,11 @@ func openOnce(path string, opt CheckpointOptions) (*Checkpoint, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	c := &Checkpoint{path: path}
+	c := &Checkpoint{path: path, file: f}
 	var empty bool
 	err = verifyFile(f, fresh)
 	if err == nil {
-		err = guard(func() error {
+		err = c.guard(func() error {
 			if err := c.open(f, opt); err != nil {
 				return err
 			}
@@ -117,11 +122,7 @@ func openOnce(path string, opt CheckpointOptions) (*Checkpoint, bool, error) {
 	if errors.Is(err, ErrDamaged) {
 		err = reject(path, err, opt.ReadOnly)
 	}
-	if c.db != nil && !errors.Is(err, errFault) {
-		_ = c.db.Close()
-	}
-	// A fault leaves bbolt's handle unusable, but the lock goes with the file.
-	_ = f.Close()
+	_ = c.Close()
 	return nil, false, err
 }
 
@@ -197,13 +198,16 @@ func (c *Checkpoint) checkSchema(readOnly bool) (empty bool, err error) {
 // read returns everything, by kind and name.
 func (c *Checkpoint) read() ([]Change, error) {
 	var out []Change
-	err := guard(func() error {
+	err := c.guard(func() error {
 		return c.db.View(func(tx *bolt.Tx) error {
 			return tx.ForEach(func(kind []byte, b *bolt.Bucket) error {
 				if string(kind) == schemaBucket {
 					return nil
 				}
 				return b.ForEach(func(name, data []byte) error {
+					if data == nil {
+						return nil // a bucket, and none of agentd's
+					}
 					key := apis.Key{Kind: apis.Kind(kind), Name: string(name)}
 					out = append(out, Change{Key: key, Data: append([]byte{}, data...)})
 					return nil
@@ -233,7 +237,7 @@ func (c *Checkpoint) Load(fn func(key apis.Key, data []byte) error) error {
 
 // Save writes the changes in one transaction and waits for the disk.
 func (c *Checkpoint) Save(changes []Change) error {
-	err := guard(func() error {
+	err := c.guard(func() error {
 		return c.db.Update(func(tx *bolt.Tx) error {
 			for _, x := range changes {
 				if err := saveOne(tx, x); err != nil {
@@ -276,6 +280,10 @@ func (c *Checkpoint) Snapshot() (*Memory, error) {
 
 // Close lets go of the file and of its lock.
 func (c *Checkpoint) Close() error {
+	if c.db == nil || c.fault.Load() != nil {
+		// The memory map lives on and would keep the lock.
+		return errors.Join(unix.Flock(int(c.file.Fd()), unix.LOCK_UN), c.file.Close())
+	}
 	if err := c.db.Close(); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", c.path, err)
 	}
@@ -284,11 +292,15 @@ func (c *Checkpoint) Close() error {
 
 // guard runs fn and makes an error of what would otherwise end the process: a
 // file that is cut short under bbolt's memory map raises SIGBUS.
-func guard(fn func() error) (err error) {
+func (c *Checkpoint) guard(fn func() error) (err error) {
+	if p := c.fault.Load(); p != nil {
+		return *p
+	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %v", errFault, v)
+			err = fmt.Errorf("%w: its file cannot be accessed: %v", ErrDamaged, v)
+			c.fault.Store(&err)
 		}
 	}()
 	return fn()

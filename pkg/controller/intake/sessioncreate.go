@@ -7,7 +7,6 @@ import (
 
 	"agentd/pkg/apis"
 	"agentd/pkg/controller"
-	"agentd/pkg/reconciler"
 )
 
 // CreateAll stores the sessions of one file: all of them, or none. It differs
@@ -56,7 +55,7 @@ func (d *Declare) createTitled(tx *controller.Tx, s Session) error {
 		if other != "" {
 			return fmt.Errorf("session %s: %w: session %s has the same name; delete it first, or give this one another name", s.Spec.Title, apis.ErrConflict, other)
 		}
-		if err := d.sessSpec.Apply(tx, reconciler.SessionMeta(s.ID), s.Spec); err != nil {
+		if err := d.sessSpec.Apply(tx, controller.SessionMeta(s.ID), s.Spec); err != nil {
 			return err
 		}
 	}
