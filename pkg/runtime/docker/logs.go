@@ -4,14 +4,18 @@ package docker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/client"
 
+	"agentd/pkg/apis"
 	"agentd/pkg/runtime"
 )
 
@@ -41,11 +45,13 @@ func (e *Engine) Logs(ctx context.Context, id string, opt runtime.LogOptions) (i
 	if err != nil {
 		return nil, err
 	}
-	var limit *time.Timer
+	out := &logStream{what: what, source: body, body: body, end: end}
 	if !opt.Follow {
-		limit = time.AfterFunc(e.timeout, end)
+		out.limit = time.AfterFunc(e.timeout, func() {
+			out.late.Store(true)
+			end()
+		})
 	}
-	out := &logStream{Reader: body, body: body, end: end, limit: limit}
 	if framed {
 		out.unframe()
 	}
@@ -54,19 +60,30 @@ func (e *Engine) Logs(ctx context.Context, id string, opt runtime.LogOptions) (i
 
 // logStream ends the exchange when it is closed.
 type logStream struct {
-	io.Reader
-	body  io.Closer
-	end   func()
-	limit *time.Timer
-	pipe  *io.PipeReader
-	work  sync.WaitGroup
+	what   string
+	source io.Reader
+	body   io.Closer
+	end    func()
+	limit  *time.Timer
+	late   atomic.Bool
+	pipe   *io.PipeReader
+	work   sync.WaitGroup
+}
+
+// Read reads the log. One that took too long is the engine's fault and says so.
+func (s *logStream) Read(p []byte) (int, error) {
+	n, err := s.source.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && s.late.Load() {
+		err = classed{fmt.Errorf("%s: not complete in time: %w", s.what, err), apis.ErrUnavailable}
+	}
+	return n, err
 }
 
 // unframe takes the engine's frames off on the way.
 func (s *logStream) unframe() {
-	framed := s.Reader
+	framed := s.source
 	r, w := io.Pipe()
-	s.Reader, s.pipe = r, r
+	s.source, s.pipe = r, r
 	s.work.Go(func() {
 		_, err := stdcopy.StdCopy(w, w, framed)
 		w.CloseWithError(err)

@@ -129,7 +129,8 @@ func onceEach(ports []apis.PortLease) []apis.PortLease {
 		return cmp.Or(cmp.Compare(a.Container, b.Container), cmp.Compare(a.Host, b.Host),
 			cmp.Compare(strings.Count(a.HostIP, ":"), strings.Count(b.HostIP, ":")), cmp.Compare(a.HostIP, b.HostIP))
 	})
-	return slices.CompactFunc(ports, func(a, b apis.PortLease) bool {
-		return a.Container == b.Container && a.Host == b.Host && (a.HostIP == b.HostIP || strings.Contains(b.HostIP, ":"))
+	return slices.CompactFunc(ports, func(next, kept apis.PortLease) bool {
+		return next.Container == kept.Container && next.Host == kept.Host &&
+			(next.HostIP == kept.HostIP || strings.Contains(next.HostIP, ":"))
 	})
 }

@@ -179,8 +179,20 @@ func TestLogsThatStall(t *testing.T) {
 	wantClass(t, err, apis.ErrUnavailable, "no answer in time")
 	held.Remove()
 
+	hole := fake.Add(engine.Rule{Path: "/logs", Blackhole: true})
+	r, err := e.Logs(t.Context(), id, runtime.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.ReadAll(r)
+	wantClass(t, err, apis.ErrUnavailable, "not complete in time")
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	hole.Remove()
+
 	// Closing ends a stream that would go on.
-	r, err := e.Logs(t.Context(), id, runtime.LogOptions{Follow: true})
+	r, err = e.Logs(t.Context(), id, runtime.LogOptions{Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,8 @@ func (x *exchange) serve(h *Handle, next http.Handler, req *http.Request) {
 		select {
 		case <-h.release:
 		case <-req.Context().Done():
+		}
+		if req.Context().Err() != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -89,6 +91,14 @@ func (x *exchange) serve(h *Handle, next http.Handler, req *http.Request) {
 		return
 	}
 	next.ServeHTTP(x, req)
+	if rule.Blackhole {
+		x.Flush()
+		select {
+		case <-h.release:
+		case <-req.Context().Done():
+		}
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // deferred lets the engine answer into memory.

@@ -123,6 +123,9 @@ func TestHoldReleaseAndRemove(t *testing.T) {
 			t.Errorf("held request: %v", err)
 		}
 		cancel()
+		for tick := time.Tick(time.Millisecond); proxy.Open("^/version") > 0; {
+			<-tick // until the proxy noticed that the client left
+		}
 		if n := fake.Requests("", "^/version"); n != 0 {
 			t.Error("the engine saw a held request")
 		}

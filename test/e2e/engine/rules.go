@@ -42,8 +42,9 @@ type Rule struct {
 	Rewrite func([]byte) []byte
 	// CutAfter closes the connection after that many bytes of the answer.
 	CutAfter int
-	// Blackhole swallows the answer's body without ending it. It also falls
-	// on answers that had begun before the rule was added.
+	// Blackhole swallows the answer's body without ending it, until the client
+	// leaves or the rule is removed. It also falls on answers that had begun
+	// before the rule was added.
 	Blackhole bool
 }
 
