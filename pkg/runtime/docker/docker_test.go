@@ -4,6 +4,9 @@ package docker_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +144,25 @@ func TestEngineAbsentThenUpgraded(t *testing.T) {
 	fake.Up()
 	if info, err = e.Info(t.Context()); err != nil || info.API != "1.52" {
 		t.Errorf("after the upgrade: API %q, error %v, want 1.52", info.API, err)
+	}
+}
+
+// TestEngineOverTCP also has to do without the unix socket's ways of telling limits.
+func TestEngineOverTCP(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Api-Version", "1.41")
+		if r.URL.Path != "/_ping" {
+			_, _ = io.WriteString(w, `{"ServerVersion":"20.10.24","ApiVersion":"1.41"}`)
+		}
+	}))
+	defer srv.Close()
+	e := open(t, "tcp://"+srv.Listener.Addr().String())
+	info, err := e.Info(t.Context())
+	if err != nil || info.Version != "20.10.24" || info.UlimitCeilings != nil {
+		t.Errorf("info %+v, error %v", info, err)
+	}
+	if !strings.HasPrefix(e.Host(), "tcp://127.0.0.1:") {
+		t.Errorf("host %q", e.Host())
 	}
 }
 
