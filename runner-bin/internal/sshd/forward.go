@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -75,30 +74,35 @@ func (c *connection) directTCP(channel ssh.NewChannel) {
 	splice(stream, requests, conn)
 }
 
-// splice copies both ways until both directions have ended, passing on each end of stream. The requests end with the
-// channel, whoever closes it; then the other side is cut off too.
+// splice copies both ways until both directions have ended, passing on each end of stream. A channel that was closed
+// altogether, which ends its requests, has nobody left to send to.
 func splice(stream ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) {
+	closed, sent, received := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(closed)
 		ssh.DiscardRequests(requests)
-		_ = conn.Close()
 	}()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_, err := io.Copy(stream, conn)
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(stream, conn)
 		_ = stream.CloseWrite()
-		if err != nil {
-			_ = stream.Close()
-		}
-	})
-	wg.Go(func() {
+	}()
+	go func() {
+		defer close(received)
 		_, err := io.Copy(conn, stream)
 		if half, ok := conn.(interface{ CloseWrite() error }); ok && err == nil {
 			_ = half.CloseWrite()
 		} else {
 			_ = conn.Close()
 		}
-	})
-	wg.Wait()
+	}()
+	<-received // after what had arrived before the channel closed, if it did
+	select {
+	case <-sent:
+	case <-closed:
+		_ = conn.Close()
+		<-sent
+	}
 	_ = stream.Close()
 	_ = conn.Close()
 }

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
 
 	"agentd/runner-bin/internal/identity"
@@ -54,12 +53,11 @@ func spawn(path string, argv, env []string, dir string, term *terminal) (*progra
 	}()
 
 	if term != nil {
-		tty, slave, err := pty.Open()
+		tty, slave, err := openTerminal(term.size)
 		if err != nil {
 			return nil, err
 		}
 		p.tty, theirs = tty, []*os.File{slave}
-		_ = pty.Setsize(tty, &term.size)
 		attr.Env = identity.WithVariable(identity.WithVariable(env, "TERM", term.name), "SSH_TTY", slave.Name())
 		attr.Files = []*os.File{slave, slave, slave}
 		attr.Sys.Setctty = true

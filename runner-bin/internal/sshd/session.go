@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"agentd/runner-bin/internal/identity"
 )
@@ -34,7 +34,7 @@ type session struct {
 // terminal is what the client said about its own.
 type terminal struct {
 	name string
-	size pty.Winsize
+	size unix.Winsize
 }
 
 // session serves one session channel until it closes.
@@ -141,13 +141,12 @@ func (s *session) resize(payload []byte) bool {
 	if ssh.Unmarshal(payload, &p) != nil || s.program == nil || s.program.tty == nil {
 		return false
 	}
-	size := winsize(p.Columns, p.Rows, p.Width, p.Height)
-	return pty.Setsize(s.program.tty, &size) == nil
+	return resizeTerminal(s.program.tty, winsize(p.Columns, p.Rows, p.Width, p.Height)) == nil
 }
 
-func winsize(columns, rows, width, height uint32) pty.Winsize {
+func winsize(columns, rows, width, height uint32) unix.Winsize {
 	clip := func(n uint32) uint16 { return uint16(min(n, 1<<16-1)) }
-	return pty.Winsize{Rows: clip(rows), Cols: clip(columns), X: clip(width), Y: clip(height)}
+	return unix.Winsize{Row: clip(rows), Col: clip(columns), Xpixel: clip(width), Ypixel: clip(height)}
 }
 
 // start runs a command, or a login shell for none.
