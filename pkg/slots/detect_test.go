@@ -88,7 +88,7 @@ func TestDetectCoresRefused(t *testing.T) {
 	if _, err := DetectCores(machine(nil), Detection{}); !errors.Is(err, ErrDetect) {
 		t.Errorf("nothing to read: %v", err)
 	}
-	for _, factor := range []int{-1, 11} {
+	for _, factor := range []int{-1, MaxOvercommit + 1} {
 		if _, err := DetectCores(machine(base()), Detection{CPUOvercommit: factor}); !errors.Is(err, ErrReservation) {
 			t.Errorf("factor %d: %v", factor, err)
 		}

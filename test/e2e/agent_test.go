@@ -93,7 +93,7 @@ func prepareAgent(t *testing.T, options ...func(*agent)) *agent {
 	n := int(agents.Add(1))
 	a := &agent{
 		t: t, id: fmt.Sprintf("i-e2e-%d-%d", os.Getpid(), n),
-		ports: [2]int{31200 + 40*n, 31200 + 40*n + 39}, conf: map[string]string{},
+		ports: [2]int{20000 + 40*n, 20000 + 40*n + 39}, conf: map[string]string{},
 	}
 	var err error
 	if a.dir, err = os.MkdirTemp("", "agentd-e2e."); err != nil {
@@ -116,7 +116,9 @@ func onEngine(socket string) func(*agent) { return func(a *agent) { a.host = "un
 // portRange narrows the host ports.
 func portRange(n int) func(*agent) { return func(a *agent) { a.ports[1] = a.ports[0] + n - 1 } }
 
-func (a *agent) path(elem ...string) string { return filepath.Join(append([]string{a.dir}, elem...)...) }
+func (a *agent) path(elem ...string) string {
+	return filepath.Join(append([]string{a.dir}, elem...)...)
+}
 
 func (a *agent) writeConfig() {
 	a.t.Helper()
@@ -149,7 +151,7 @@ func (a *agent) writeConfig() {
 func q(s string) string { return fmt.Sprintf("%q", s) }
 
 func (a *agent) env() []string {
-	env := append(os.Environ(), "AGENTD_SOCKET="+a.path("agentd.sock"), "BACKEND_CPU_OVERCOMMIT_FACTOR=10")
+	env := append(os.Environ(), "AGENTD_SOCKET="+a.path("agentd.sock"), "BACKEND_CPU_OVERCOMMIT_FACTOR=50")
 	if a.host != "" {
 		env = append(env, "DOCKER_HOST="+a.host)
 	}
@@ -272,12 +274,14 @@ func (a *agent) apply(name, text string) string {
 // get decodes objects of a kind.
 func (a *agent) get(kind string) []map[string]any {
 	a.t.Helper()
-	var out []map[string]any
+	var list struct {
+		Items []map[string]any `json:"items"`
+	}
 	text := a.must("get", kind, "-o", "json")
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		a.t.Fatalf("agentd get %s -o json: %v\n%s", kind, err, text)
 	}
-	return out
+	return list.Items
 }
 
 // dig follows a path of keys through decoded JSON.
