@@ -34,7 +34,7 @@ type slowDisk struct {
 }
 
 func (d *slowDisk) Save(changes []change) error {
-	time.Sleep(time.Second) // simulated
+	elapse(time.Second)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fail != nil {

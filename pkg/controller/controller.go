@@ -71,12 +71,11 @@ type Controller struct {
 	opt   Options
 	meter meter
 
-	mu       sync.Mutex
-	changed  sync.Cond // something is ready, or stopping
-	idle     int       // workers that wait
-	stopping bool
-	q        queue
-	rearm    chan struct{} // an earlier time became due
+	mu      sync.Mutex
+	changed sync.Cond // something is ready, or ctx ended
+	idle    int       // workers that wait
+	q       queue
+	rearm   chan struct{} // an earlier time became due
 
 	store atomic.Pointer[Store] // nil: no intents
 }
@@ -165,14 +164,10 @@ func (c *Controller) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.waitDue(ctx)
 	}
-	c.mu.Lock()
-	c.stopping = true
+	c.mu.Lock() // no worker is between its look at ctx and its wait
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	workers.Wait()
-	c.mu.Lock()
-	c.stopping = false
-	c.mu.Unlock()
 }
 
 // waitDue makes ready what is due, then sleeps until the next item is.
@@ -199,7 +194,7 @@ func (c *Controller) worker(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		it := c.take()
+		it := c.take(ctx)
 		if it == nil {
 			return
 		}
@@ -213,8 +208,8 @@ func (c *Controller) worker(ctx context.Context) {
 }
 
 // take waits for an item; nil when the controller stops.
-func (c *Controller) take() *item {
-	for !c.stopping {
+func (c *Controller) take(ctx context.Context) *item {
+	for ctx.Err() == nil {
 		if it := c.q.begin(); it != nil {
 			return it
 		}

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
+	"go.yaml.in/yaml/v3"
 
 	"agentd/pkg/apis"
 	"agentd/pkg/netplan"
@@ -111,6 +112,9 @@ func Parse(data []byte, file string) ([]Session, error) {
 		var f sessionFile
 		before := len(p.list)
 		d.into(reflect.ValueOf(&f).Elem(), n, "")
+		if n.Kind != yaml.MappingNode {
+			continue
+		}
 		s, ok := plan(&f, d)
 		if !ok || len(p.list) > before {
 			continue
@@ -334,12 +338,7 @@ func (k *fileReplica) check(d *decoder, role string) {
 			bad("shm", "%s", err)
 		}
 	}
-	for i, port := range k.PreopenPorts {
-		if port < 1 || port > math.MaxUint16 {
-			bad(fmt.Sprintf("preopenPorts[%d]", i), "%d is no port; ports are 1 to 65535", port)
-		}
-	}
-	if _, err := netplan.Services(netplan.ServiceInput{Role: k.Role, Preopen: k.PreopenPorts}); err != nil {
+	if _, err := netplan.Services(netplan.ServiceInput{Role: mainRole, Preopen: k.PreopenPorts}); err != nil {
 		bad("preopenPorts", "%s", err)
 	}
 	for i, f := range k.Dotfiles {
@@ -352,8 +351,15 @@ func (k *fileReplica) check(d *decoder, role string) {
 	}
 }
 
+// unreasonable matches amounts whose digits would fill the memory: an exponent
+// of three digits is beyond everything that can be counted.
+var unreasonable = regexp.MustCompile(`[eE][+-]?[0-9_]{3,}|^.{65}`)
+
 // slotText turns an amount as a person writes it into the manager's: an exact decimal.
 func slotText(name, text string) (string, error) {
+	if unreasonable.MatchString(text) {
+		return "", fmt.Errorf("%.20q… is no amount that a node can have", text)
+	}
 	amounts, err := slots.ParseUserAmounts(map[string]string{name: text}, nil)
 	if err != nil {
 		if errors.Is(err, slots.ErrNegative) {
@@ -370,6 +376,9 @@ func slotText(name, text string) (string, error) {
 
 // byteCount reads a number of bytes that fits into an int64.
 func byteCount(text string) (int64, error) {
+	if unreasonable.MatchString(text) {
+		return 0, fmt.Errorf("%.20q… is too large for a number of bytes", text)
+	}
 	a, err := slots.ParseFiniteBytes(text)
 	if err != nil {
 		return 0, err
