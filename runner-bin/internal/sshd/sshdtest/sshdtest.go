@@ -80,11 +80,12 @@ func Start(t *testing.T, change func(*sshd.Config)) *Kernel {
 		Users:       []string{"work"},
 		UserKeys:    k.Layout.At(layout.UserSSH + "/authorized_keys"),
 		ClusterKeys: k.Layout.At(layout.ClusterPub),
-		Env:         []string{"PATH=" + os.Getenv("PATH"), "BACKENDAI_CLUSTER_HOST=" + Host},
-		Home:        k.Home,
-		Shell:       "/bin/sh",
-		Self:        []string{self},
-		Log:         say.To(k.Log, "sshd: "),
+		// GORACE: a test binary with the race detector called back as a command otherwise waits a second at its end.
+		Env:   []string{"PATH=" + os.Getenv("PATH"), "BACKENDAI_CLUSTER_HOST=" + Host, "GORACE=atexit_sleep_ms=0"},
+		Home:  k.Home,
+		Shell: "/bin/sh",
+		Self:  []string{self},
+		Log:   say.To(k.Log, "sshd: "),
 	}
 	if change != nil {
 		change(&config)
