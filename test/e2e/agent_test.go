@@ -91,9 +91,11 @@ func newAgent(t *testing.T, options ...func(*agent)) *agent {
 func prepareAgent(t *testing.T, options ...func(*agent)) *agent {
 	t.Helper()
 	n := int(agents.Add(1))
+	// Below the kernel's own range for outgoing connections, and apart from other runs on the same machine.
+	first := 12000 + os.Getpid()%10*2000 + n%50*40
 	a := &agent{
 		t: t, id: fmt.Sprintf("i-e2e-%d-%d", os.Getpid(), n),
-		ports: [2]int{20000 + 40*n, 20000 + 40*n + 39}, conf: map[string]string{},
+		ports: [2]int{first, first + 39}, conf: map[string]string{},
 	}
 	var err error
 	if a.dir, err = os.MkdirTemp("", "agentd-e2e."); err != nil {
