@@ -156,16 +156,16 @@ func TestNotASocket(t *testing.T) {
 }
 
 func TestRunDirItself(t *testing.T) {
-	real := t.TempDir()
-	serve(t, real, func(conn net.Conn) { newSpeaker(conn).answer(hello()) })
+	dir := t.TempDir()
+	serve(t, dir, func(conn net.Conn) { newSpeaker(conn).answer(hello()) })
 	link := filepath.Join(t.TempDir(), "run")
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Dial(t.Context(), link); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("link in place of the directory: %v, want ENOTDIR", err)
 	}
-	if _, err := Dial(t.Context(), filepath.Join(real, "missing")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Dial(t.Context(), filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing directory: %v", err)
 	}
 }
@@ -237,7 +237,7 @@ func TestHostilePeer(t *testing.T) {
 			dir := t.TempDir()
 			serve(t, dir, tt.answer)
 			_, err := Dial(short(t, 300*time.Millisecond), dir)
-			if !errors.Is(err, tt.want) && !(tt.want == io.EOF && comesAgain(err)) {
+			if !errors.Is(err, tt.want) && !(errors.Is(tt.want, io.EOF) && comesAgain(err)) {
 				t.Errorf("error %v, want %v", err, tt.want)
 			}
 		})

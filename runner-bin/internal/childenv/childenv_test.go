@@ -3,6 +3,7 @@
 package childenv
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,10 +125,7 @@ func TestBuild(t *testing.T) {
 }
 
 func TestParseText(t *testing.T) {
-	got := map[string]string{}
-	for name, value := range ParseText("A=1\n\nno equals sign\n=nameless\nB=\nC=a=b\nD=\x00\nE='quoted'\nF=마지막") {
-		got[name] = value
-	}
+	got := maps.Collect(ParseText("A=1\n\nno equals sign\n=nameless\nB=\nC=a=b\nD=\x00\nE='quoted'\nF=마지막"))
 	want := map[string]string{"A": "1", "B": "", "C": "a=b", "E": "'quoted'", "F": "마지막"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

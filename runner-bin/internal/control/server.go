@@ -97,12 +97,10 @@ func (s *Server) accept() {
 		}
 		s.conns = append(s.conns, conn)
 		s.mu.Unlock()
-		s.wg.Add(1)
-		go func() {
-			defer s.wg.Done()
+		s.wg.Go(func() {
 			s.serve(conn)
 			s.forget(conn)
-		}()
+		})
 	}
 }
 
@@ -145,7 +143,7 @@ func (s *Server) serve(conn net.Conn) {
 		return
 	}
 	if hello.Protocol != record.Protocol {
-		c.fail(first, record.CodeUnknownProtocol, fmt.Sprintf("this runner speaks protocol %d", record.Protocol))
+		_ = c.fail(first, record.CodeUnknownProtocol, fmt.Sprintf("this runner speaks protocol %d", record.Protocol))
 		return
 	}
 	if c.answer(first, record.HelloPayload{Protocol: record.Protocol, Software: s.software}) != nil {

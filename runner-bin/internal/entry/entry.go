@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -158,9 +159,9 @@ func (e *Entry) linkClients(path string) error {
 		path = layout.DefaultPath
 	}
 	dir := "/usr/local/bin"
-	if dirs := strings.Split(path, ":"); !contains(dirs, dir) {
+	if dirs := strings.Split(path, ":"); !slices.Contains(dirs, dir) {
 		for _, other := range []string{"/usr/bin", "/bin"} {
-			if contains(dirs, other) {
+			if slices.Contains(dirs, other) {
 				dir = other
 				break
 			}
@@ -183,15 +184,6 @@ func (e *Entry) linkClients(path string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func contains(list []string, item string) bool {
-	for _, have := range list {
-		if have == item {
-			return true
-		}
-	}
-	return false
 }
 
 func readSettings(env environment) (settings, error) {

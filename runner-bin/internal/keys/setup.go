@@ -145,8 +145,8 @@ func editBlock(path, body string, front bool) error {
 		return nil
 	}
 	// A link stays a link: people keep their dotfiles elsewhere.
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	temp := path + ".bai-runner"
 	_ = os.Remove(temp)

@@ -191,12 +191,10 @@ func (c *Client) connect(o Options, t *target) (*ssh.Client, error) {
 
 // rootCause drops the repetition of the address from a dialling error.
 func rootCause(err error) error {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return errors.New(dns.Err)
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}
 	return err

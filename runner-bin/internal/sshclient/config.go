@@ -89,7 +89,7 @@ func (r configReader) file(path string, depth int) {
 }
 
 func (r configReader) include(dir, value string, depth int) {
-	for _, pattern := range strings.Fields(value) {
+	for pattern := range strings.FieldsSeq(value) {
 		pattern = expandHome(pattern, r.home)
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(dir, pattern)

@@ -74,9 +74,19 @@ func TestWildcard(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"*", "", true}, {"*", "x", true}, {"sub?", "sub1", true}, {"sub?", "sub12", false}, {"sub?", "sub", false},
-		{"*.example.*", "a.example.org", true}, {"*.example.*", "example.org", false}, {"a*b*c", "aXbYbZc", true},
-		{"a*b*c", "aXbY", false}, {"", "", true}, {"", "x", false}, {"LC_*", "LC_ALL", true}, {"**", "x", true},
+		{"*", "", true},
+		{"*", "x", true},
+		{"sub?", "sub1", true},
+		{"sub?", "sub12", false},
+		{"sub?", "sub", false},
+		{"*.example.*", "a.example.org", true},
+		{"*.example.*", "example.org", false},
+		{"a*b*c", "aXbYbZc", true},
+		{"a*b*c", "aXbY", false},
+		{"", "", true},
+		{"", "x", false},
+		{"LC_*", "LC_ALL", true},
+		{"**", "x", true},
 	} {
 		if got := Wildcard(tt.pattern, tt.text); got != tt.want {
 			t.Errorf("Wildcard(%q, %q) = %v", tt.pattern, tt.text, got)

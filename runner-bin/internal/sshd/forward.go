@@ -147,11 +147,9 @@ func (c *connection) listen(payload []byte) (uint32, bool) {
 		want.Port = chosen
 	}
 	c.forwards[want.key()] = listener
-	c.wg.Add(1)
-	go func() {
-		defer c.wg.Done()
+	c.wg.Go(func() {
 		c.acceptForward(listener, want)
-	}()
+	})
 	return chosen, true
 }
 
@@ -199,15 +197,13 @@ func (c *connection) acceptForward(listener net.Listener, want forwardRequest) {
 			OriginHost string
 			OriginPort uint32
 		}{want.Host, want.Port, origin.IP.String(), uint32(origin.Port)}
-		c.wg.Add(1)
-		go func() {
-			defer c.wg.Done()
+		c.wg.Go(func() {
 			stream, requests, err := c.conn.OpenChannel("forwarded-tcpip", ssh.Marshal(payload))
 			if err != nil {
 				_ = conn.Close()
 				return
 			}
 			splice(stream, requests, conn)
-		}()
+		})
 	}
 }

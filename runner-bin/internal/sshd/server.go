@@ -22,7 +22,7 @@ import (
 const (
 	// maxConns bounds the connections, maxGreeting those of them that have not logged in yet.
 	maxConns    = 512
-	maxGreeting = 64
+	maxGreeting = 128
 	// handshakeTime is how long a client may take to log in.
 	handshakeTime = 20 * time.Second
 	// maxAuthTries is generous: clients offer every key of their agent first.
@@ -177,11 +177,9 @@ func (s *Server) serve(raw net.Conn) {
 	_ = raw.SetDeadline(time.Time{})
 
 	c := &connection{server: s, conn: conn, forwards: map[string]net.Listener{}}
-	c.wg.Add(1)
-	go func() {
-		defer c.wg.Done()
+	c.wg.Go(func() {
 		c.globalRequests(requests)
-	}()
+	})
 	for channel := range channels {
 		c.open(channel)
 	}
@@ -211,9 +209,7 @@ func (c *connection) open(channel ssh.NewChannel) {
 		_ = channel.Reject(ssh.ResourceShortage, "too many channels")
 		return
 	}
-	c.wg.Add(1)
-	go func() {
-		defer c.wg.Done()
+	c.wg.Go(func() {
 		defer func() {
 			if p := recover(); p != nil {
 				c.server.config.Log.Linef("sshd: a channel of %s broke: %v", c.conn.RemoteAddr(), p)
@@ -231,7 +227,7 @@ func (c *connection) open(channel ssh.NewChannel) {
 		default:
 			_ = channel.Reject(ssh.UnknownChannelType, "unsupported channel type")
 		}
-	}()
+	})
 }
 
 // permits reports whether the key that logged in allows something; the user may have restricted it.

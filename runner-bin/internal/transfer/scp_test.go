@@ -130,12 +130,18 @@ func TestSCP(t *testing.T) {
 		want      map[string]string
 		toLocal   bool
 	}{
-		{name: "file up", args: []string{"L/tree/plain", "sub1:R/"}, fromLocal: true,
-			want: map[string]string{"plain": "-rw-r--r-- content of tree/plain"}},
-		{name: "file up under another name", args: []string{"-q", "L/tree/run.sh", "work@sub1:R/x"}, fromLocal: true,
-			want: map[string]string{"x": "-rwxr-xr-x content of tree/run.sh"}},
-		{name: "file down", args: []string{"sub1:R/tree/private", "L"}, toLocal: true,
-			want: map[string]string{"private": "-rw------- content of tree/private"}},
+		{
+			name: "file up", args: []string{"L/tree/plain", "sub1:R/"}, fromLocal: true,
+			want: map[string]string{"plain": "-rw-r--r-- content of tree/plain"},
+		},
+		{
+			name: "file up under another name", args: []string{"-q", "L/tree/run.sh", "work@sub1:R/x"}, fromLocal: true,
+			want: map[string]string{"x": "-rwxr-xr-x content of tree/run.sh"},
+		},
+		{
+			name: "file down", args: []string{"sub1:R/tree/private", "L"}, toLocal: true,
+			want: map[string]string{"private": "-rw------- content of tree/private"},
+		},
 		{name: "tree up", args: []string{"-r", "L/tree", "sub1:R"}, fromLocal: true, want: tree("", "")},
 		{name: "tree down", args: []string{"-r", "sub1:R/tree", "L"}, toLocal: true, want: tree("", "")},
 		{name: "tree up, kept", args: []string{"-rp", "L/tree", "sub1:R"}, fromLocal: true, want: tree(" old", " old")},

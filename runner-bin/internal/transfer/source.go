@@ -212,8 +212,7 @@ func (zeroes) Read(p []byte) (int, error) {
 
 // reason drops the path from an error whose message names it already.
 func reason(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}
 	return err
