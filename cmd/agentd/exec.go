@@ -28,14 +28,15 @@ The exit code is that of the command.`,
   agentd exec -it demo/main1 -- sh
   tar c data | agentd exec -i demo/sub1 -- tar x`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
+			if _, command := splitExec(args); len(command) == 0 {
 				return usagef("a kernel and a command are needed: agentd exec demo/main1 -- env")
 			}
 			return nil
 		},
 		ValidArgsFunction: g.completeKernels,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.exec(cmd.Context(), s, args[0], admin.ExecRequest{Cmd: args[1:], TTY: tty, Root: root}, stdin)
+			kernel, command := splitExec(args)
+			return g.exec(cmd.Context(), s, kernel, admin.ExecRequest{Cmd: command, TTY: tty, Root: root}, stdin)
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the kernel belongs to the command
@@ -43,6 +44,18 @@ The exit code is that of the command.`,
 	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command a terminal")
 	cmd.Flags().BoolVar(&root, "root", false, "run it as root instead of as the kernel's user")
 	return cmd
+}
+
+// splitExec takes the "--" away that may stand before the command: what follows
+// the kernel is not parsed, so it is still there.
+func splitExec(args []string) (kernel string, command []string) {
+	switch {
+	case len(args) == 0:
+		return "", nil
+	case len(args) > 1 && args[1] == "--":
+		return args[0], args[2:]
+	}
+	return args[0], args[1:]
 }
 
 func newSSHCommand(s streams, g *globals) *cobra.Command {
