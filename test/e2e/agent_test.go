@@ -168,7 +168,7 @@ func (a *agent) start() {
 		a.t.Fatal(err)
 	}
 	a.cmd = exec.Command(agentd, "run", "--config", a.path("agent.toml"))
-	a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = a.env(), log, log
+	a.cmd.Env, a.cmd.Dir, a.cmd.Stdout, a.cmd.Stderr = a.env(), a.dir, log, log
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}
