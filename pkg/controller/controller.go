@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -76,8 +75,6 @@ type Controller struct {
 	idle    int       // workers that wait
 	q       queue
 	rearm   chan struct{} // an earlier time became due
-
-	store atomic.Pointer[Store] // nil: no intents
 }
 
 // New returns a controller that does nothing until Run. Names may be enqueued
@@ -103,36 +100,24 @@ func New(kind apis.Kind, r Reconciler, w *Work, opt Options) *Controller {
 // Attach enqueues every name of the kind that changes in the store, or whose
 // parts do, from now on.
 func (c *Controller) Attach(s *Store) {
-	c.store.Store(s)
 	s.subscribe(func(n notice) {
-		if n.key.Kind != c.kind {
-			return
+		if n.key.Kind == c.kind {
+			c.wake(n.why, n.key.Name)
 		}
-		// A change of a part tells more than the object's own: see queue.wake.
-		c.wake(!n.part, n.key.Name)
 	})
 }
 
 // Enqueue asks for a pass over each name. It never blocks.
-func (c *Controller) Enqueue(names ...string) { c.wake(false, names...) }
+func (c *Controller) Enqueue(names ...string) { c.wake(0, names...) }
 
-func (c *Controller) wake(self bool, names ...string) {
+func (c *Controller) wake(why change, names ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.q.opened
 	for _, n := range names {
-		c.q.wake(n, self, c.intent)
+		c.q.wake(n, why)
 	}
 	c.settleBooks(before)
-}
-
-// intent may be called with c.mu held: the store calls nobody with its own lock held.
-func (c *Controller) intent(name string) intent {
-	s := c.store.Load()
-	if s == nil {
-		return intent{}
-	}
-	return s.intent(apis.Key{Kind: c.kind, Name: name})
 }
 
 // settleBooks tells everybody what a change of the queue means for them: idle
@@ -222,10 +207,6 @@ func (c *Controller) take(ctx context.Context) *item {
 
 // pass reconciles one name, and reports a failure.
 func (c *Controller) pass(ctx context.Context, it *item) outcome {
-	seen := c.intent(it.name)
-	if seen != it.seen {
-		it.seen, it.fails = seen, 0
-	}
 	begin := time.Now()
 	res, err := c.reconcile(ctx, it.name)
 	o := outcome{result: res, err: err}
@@ -240,7 +221,6 @@ func (c *Controller) pass(ctx context.Context, it *item) outcome {
 	_, o.terminal = apis.AsTerminal(err)
 	c.meter.done(resultOf(o), time.Since(begin))
 	c.report(it, o)
-	o.intent = c.intent(it.name)
 	return o
 }
 

@@ -25,12 +25,11 @@ type item struct {
 	background bool // polling, and nobody waits for it
 
 	// While running: what happened meanwhile. Changes of the object itself may
-	// be the pass's own; the others are not.
-	selfChanged, woken bool
+	// be the pass's own; those of the intent are not, nor are other wake-ups.
+	selfChanged, newIntent, woken bool
 
-	seen     intent // when its pass began
-	fails    int    // in a row
-	spins    int    // successes in a row, each repeated only because the object itself changed meanwhile
+	fails    int // in a row
+	spins    int // successes in a row, each repeated only because the object itself changed meanwhile
 	failedAt time.Time
 	due      time.Time // polling and backing
 	heapPos  int       // polling and backing
@@ -57,13 +56,11 @@ type outcome struct {
 	result      Result
 	err         error
 	terminal    bool
-	interrupted bool   // the controller is stopping: the pass does not count
-	intent      intent // after the pass
+	interrupted bool // the controller is stopping: the pass does not count
 }
 
-// wake asks for a pass over name. self says that the object itself changed.
-// The current intent is asked for only when it matters.
-func (q *queue) wake(name string, self bool, current func(string) intent) {
+// wake asks for a pass over name, and says why; 0 is anything but a change in the store.
+func (q *queue) wake(name string, why change) {
 	it := q.items[name]
 	if it == nil {
 		it = &item{name: name}
@@ -72,10 +69,14 @@ func (q *queue) wake(name string, self bool, current func(string) intent) {
 		q.push(it)
 		return
 	}
+	if why&changedIntent != 0 && it.place != running {
+		it.fails = 0 // the failures were about something else
+	}
 	switch it.place {
 	case ready:
 	case running:
-		if self {
+		it.newIntent = it.newIntent || why&changedIntent != 0
+		if why&^changedIntent == changedSelf {
 			it.selfChanged = true
 		} else {
 			it.woken = true
@@ -84,10 +85,8 @@ func (q *queue) wake(name string, self bool, current func(string) intent) {
 		q.untime(it)
 		q.push(it)
 	case backing:
-		if current(name) != it.seen {
-			// Something else is wanted: the failures were about the old wish.
+		if why&changedIntent != 0 {
 			q.untime(it)
-			it.fails = 0
 			q.push(it)
 			return
 		}
@@ -116,7 +115,7 @@ func (q *queue) begin() *item {
 		q.ready, q.next = q.ready[:0], 0
 	}
 	it.place = running
-	it.selfChanged, it.woken = false, false
+	it.selfChanged, it.newIntent, it.woken = false, false, false
 	return it
 }
 
@@ -132,7 +131,7 @@ func (q *queue) end(it *item, o outcome, now time.Time) {
 	case o.err == nil:
 		it.fails = 0
 		switch {
-		case it.woken:
+		case it.woken || it.newIntent:
 			it.spins = 0
 			q.push(it)
 		case it.selfChanged && it.spins < maxSpins:
@@ -147,7 +146,7 @@ func (q *queue) end(it *item, o outcome, now time.Time) {
 		default:
 			q.forget(it)
 		}
-	case o.intent != it.seen:
+	case it.newIntent:
 		it.fails = 0
 		q.push(it)
 	case o.terminal:

@@ -24,7 +24,7 @@ func (r Reader[S, T]) Get(name string) (*apis.Object[S, T], bool) {
 	if o == nil {
 		return nil, false
 	}
-	return clone(o), true
+	return r.t.clone(o), true
 }
 
 // GetIn returns a copy of an object as the transaction sees it, with what it staged.
@@ -33,7 +33,7 @@ func (r Reader[S, T]) GetIn(tx *Tx, name string) (*apis.Object[S, T], bool) {
 	if o == nil {
 		return nil, false
 	}
-	return clone(o), true
+	return r.t.clone(o), true
 }
 
 // List returns copies of all objects, by name.
@@ -45,7 +45,7 @@ func (r Reader[S, T]) List() []*apis.Object[S, T] {
 	}
 	r.t.s.mu.RUnlock()
 	for i, o := range out {
-		out[i] = clone(o)
+		out[i] = r.t.clone(o)
 	}
 	return out
 }

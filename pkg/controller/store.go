@@ -85,7 +85,6 @@ type table interface {
 	load(name string, data []byte) (*apis.Meta, error) // commitMu and mu
 	equal(a, b any) bool                               // but for the revision
 	encode(obj any) ([]byte, error)                    //
-	visibleMeta(name string) *apis.Meta                // mu; nil: absent
 	visibleNames() []string                            // mu, sorted
 	visibleLen() int                                   // mu
 }
@@ -167,22 +166,4 @@ func (s *Store) countObjects(kind apis.Kind, t table) {
 	if s.rec != nil {
 		s.rec.Objects(kind, t.visibleLen())
 	}
-}
-
-// intent is what makes an object worth another try at once: a new spec, or its deletion.
-type intent struct {
-	generation int64
-	deleting   bool
-}
-
-// intent returns the visible intent behind key; zero for an absent object.
-func (s *Store) intent(key apis.Key) intent {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if t := s.tables[key.Kind]; t != nil {
-		if m := t.visibleMeta(key.Name); m != nil {
-			return intent{m.Generation, m.Deleting}
-		}
-	}
-	return intent{}
 }

@@ -420,6 +420,22 @@ func TestOwnersAreTold(t *testing.T) {
 	diff(t, []string{"box/a", "lid/new"}, told.take())
 }
 
+func TestHoldersAreTold(t *testing.T) {
+	w := newWorld()
+	w.apply(t, apis.Meta{Name: "a"}, boxSpec{})
+	told := watch(t, w.Store)
+	w.must(t, func(tx *tx) error {
+		return errors.Join(w.boxes.Holder().Hold(tx, "a", "lid/l"), w.boxes.Holder().Hold(tx, "a", "just a word"))
+	})
+	diff(t, []string{"box/a", "lid/l"}, told.take())
+	w.observe(t, "a", func(_ *apis.Meta, st *boxStatus) { st.Phase = "up" })
+	diff(t, []string{"box/a", "lid/l"}, told.take())
+	w.must(t, func(tx *tx) error { w.boxes.Holder().Release(tx, "a", "lid/l"); return nil })
+	diff(t, []string{"box/a", "lid/l"}, told.take())
+	w.observe(t, "a", func(_ *apis.Meta, st *boxStatus) { st.Phase = "down" })
+	diff(t, []string{"box/a"}, told.take())
+}
+
 func TestUnsubscribe(t *testing.T) {
 	w := newWorld()
 	n := 0

@@ -11,18 +11,25 @@ import (
 
 // notice tells of one key that a batch of commits concerns.
 type notice struct {
-	key  apis.Key
-	self bool // the object itself changed
-	part bool // an object that it owns or owned, or that it holds, changed
+	key apis.Key
+	why change
 }
+
+// change tells what happened to an object; several things can at once.
+type change uint8
+
+const (
+	changedSelf   change = 1 << iota // the object itself
+	changedIntent                    // what is wanted of it: it is new, gone, to be deleted, or has another spec
+	changedPart                      // an object that it owns or holds, or did
+)
 
 type subscription struct{ fn func(notice) }
 
 // Subscribe makes the store call fn after each commit, outside its locks, with
-// the key of every changed object, of its owner (the old and the new one), and of
-// the objects that hold it.
-// The committing caller does not get its answer before fn has returned, so fn
-// must neither block nor commit.
+// the key of every changed object, of its owner and of those who hold it (the
+// old and the new ones). The committing caller does not get its answer before
+// fn has returned, so fn must neither block nor commit.
 func (s *Store) Subscribe(fn func(apis.Key)) (cancel func()) {
 	return s.subscribe(func(n notice) { fn(n.key) })
 }
@@ -47,40 +54,26 @@ func (s *Store) editSubs(fn func([]*subscription) []*subscription) {
 
 // notify wakes waiters and subscribers for what the writes changed.
 func (s *Store) notify(writes []write) {
-	var notices []notice
-	note := func(n notice) {
-		// Commits are small: a search beats a map.
-		for i := range notices {
-			if notices[i].key == n.key {
-				notices[i].self = notices[i].self || n.self
-				notices[i].part = notices[i].part || n.part
-				return
-			}
-		}
-		notices = append(notices, n)
-	}
-	if len(writes) > 32 {
-		note = indexedNote(&notices)
-	}
+	var told notices
 	for _, w := range writes {
-		note(notice{key: w.key, self: true})
+		told.add(w.key, w.why())
 		for _, m := range [...]*apis.Meta{w.oldMeta, w.meta} {
 			if m == nil {
 				continue
 			}
 			if m.Owner != (apis.Key{}) {
-				note(notice{key: m.Owner, part: true})
+				told.add(m.Owner, changedPart)
 			}
 			for _, user := range m.Holds { // who uses a thing wants to know what becomes of it
 				if key, ok := apis.ParseKey(user); ok {
-					note(notice{key: key, part: true})
+					told.add(key, changedPart)
 				}
 			}
 		}
 	}
 	subs := *s.subs.Load()
-	for _, n := range notices {
-		if n.self {
+	for _, n := range told.list {
+		if n.why&changedSelf != 0 {
 			s.waiters.wake(n.key)
 		}
 		for _, sub := range subs {
@@ -89,18 +82,38 @@ func (s *Store) notify(writes []write) {
 	}
 }
 
-// indexedNote is for large batches, such as the sweep of a whole node.
-func indexedNote(notices *[]notice) func(notice) {
-	at := map[apis.Key]int{}
-	return func(n notice) {
-		i, ok := at[n.key]
-		if !ok {
-			at[n.key] = len(*notices)
-			*notices = append(*notices, n)
-			return
+func (w *write) why() change {
+	if w.oldMeta == nil || w.meta == nil || w.oldMeta.Generation != w.meta.Generation || w.oldMeta.Deleting != w.meta.Deleting {
+		return changedSelf | changedIntent
+	}
+	return changedSelf
+}
+
+// notices are one for each key, in the order of their first mention.
+type notices struct {
+	list []notice
+	at   map[apis.Key]int // made when a search gets long
+}
+
+func (n *notices) add(key apis.Key, why change) {
+	i, ok := n.at[key]
+	if n.at == nil {
+		i = slices.IndexFunc(n.list, func(x notice) bool { return x.key == key })
+		ok = i >= 0
+	}
+	if ok {
+		n.list[i].why |= why
+		return
+	}
+	n.list = append(n.list, notice{key, why})
+	switch {
+	case n.at != nil:
+		n.at[key] = len(n.list) - 1
+	case len(n.list) == 2*searchLimit:
+		n.at = make(map[apis.Key]int, 4*searchLimit)
+		for i, x := range n.list {
+			n.at[x.key] = i
 		}
-		(*notices)[i].self = (*notices)[i].self || n.self
-		(*notices)[i].part = (*notices)[i].part || n.part
 	}
 }
 

@@ -22,6 +22,9 @@ type Table[S, T any] struct {
 	kind    apis.Kind
 	durable bool
 
+	ownSpec   func(*S)
+	ownStatus func(*T)
+
 	head        map[string]*apis.Object[S, T] // commitMu
 	headSorted  []string                      // commitMu; nil: to be sorted
 	visible     map[string]*apis.Object[S, T] // mu
@@ -37,6 +40,7 @@ func NewTable[S, T any](s *Store, kind apis.Kind, durable bool) *Table[S, T] {
 	}
 	t := &Table[S, T]{
 		s: s, kind: kind, durable: durable,
+		ownSpec: ownCopy[S](), ownStatus: ownCopy[T](),
 		head:    map[string]*apis.Object[S, T]{},
 		visible: map[string]*apis.Object[S, T]{},
 	}
@@ -89,6 +93,15 @@ func (t *Table[S, T]) put(tx *Tx, obj *apis.Object[S, T]) {
 	tx.add(w)
 }
 
+// clone copies a whole object.
+func (t *Table[S, T]) clone(o *apis.Object[S, T]) *apis.Object[S, T] {
+	c := *o
+	ownMeta(&c.Meta)
+	t.ownSpec(&c.Spec)
+	t.ownStatus(&c.Status)
+	return &c
+}
+
 func (t *Table[S, T]) isDurable() bool { return t.durable }
 
 func (t *Table[S, T]) setHead(name string, obj any) {
@@ -139,13 +152,6 @@ func equalMeta(a, b *apis.Meta) bool {
 	return a.Name == b.Name && a.Owner == b.Owner && a.Generation == b.Generation &&
 		a.Deleting == b.Deleting && a.DeleteReason == b.DeleteReason && a.DeleteMessage == b.DeleteMessage &&
 		slices.Equal(a.Finalizers, b.Finalizers) && slices.Equal(a.Holds, b.Holds) && maps.Equal(a.Labels, b.Labels)
-}
-
-func (t *Table[S, T]) visibleMeta(name string) *apis.Meta {
-	if o := t.visible[name]; o != nil {
-		return &o.Meta
-	}
-	return nil
 }
 
 func (t *Table[S, T]) visibleLen() int { return len(t.visible) }

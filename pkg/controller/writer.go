@@ -28,13 +28,15 @@ func (w SpecWriter[S, T]) Apply(tx *Tx, meta apis.Meta, spec S) error {
 	}
 	cur := w.t.get(tx, meta.Name)
 	if cur == nil {
-		w.t.put(tx, &apis.Object[S, T]{
+		next := &apis.Object[S, T]{
 			Meta: apis.Meta{
 				Name: meta.Name, Owner: meta.Owner, Generation: 1,
 				Finalizers: cloneList(meta.Finalizers), Labels: cloneLabels(meta.Labels),
 			},
-			Spec: apis.DeepCopy(spec),
-		})
+			Spec: spec,
+		}
+		w.t.ownSpec(&next.Spec)
+		w.t.put(tx, next)
 		return nil
 	}
 	if cur.Deleting {
@@ -47,12 +49,15 @@ func (w SpecWriter[S, T]) Apply(tx *Tx, meta apis.Meta, spec S) error {
 	if meta.Labels != nil {
 		next.Labels = cloneLabels(meta.Labels)
 	}
-	if base := w.t.head[meta.Name]; base == nil {
-		next.Spec = apis.DeepCopy(spec)
-	} else if reflect.DeepEqual(&spec, &base.Spec) {
-		next.Spec, next.Generation = base.Spec, base.Generation
+	base := w.t.head[meta.Name]
+	if base != nil && reflect.DeepEqual(&spec, &base.Spec) {
+		next.Spec, next.Generation = base.Spec, base.Generation // shared: nobody changes it
 	} else {
-		next.Spec, next.Generation = apis.DeepCopy(spec), base.Generation+1
+		next.Spec = spec
+		w.t.ownSpec(&next.Spec)
+		if base != nil {
+			next.Generation = base.Generation + 1
+		}
 	}
 	w.t.put(tx, &next)
 	return nil
@@ -94,16 +99,19 @@ func (w StatusWriter[S, T]) Observe(tx *Tx, name string, fn func(m *apis.Meta, s
 	if cur == nil {
 		return fmt.Errorf("%s: %w", w.t.key(name), apis.ErrNotFound)
 	}
-	m, st := cloneMeta(&cur.Meta), apis.DeepCopy(cur.Status)
+	m, st := cur.Meta, cur.Status
+	ownMeta(&m)
+	w.t.ownStatus(&st)
 	fn(&m, &st)
 	sameStatus := reflect.DeepEqual(&st, &cur.Status)
 	if sameStatus && slices.Equal(m.Finalizers, cur.Finalizers) {
 		return nil
 	}
-	next := *cur // shares the spec: nobody changes it
+	next := *cur // the spec is shared
 	next.Finalizers = cloneList(m.Finalizers)
 	if !sameStatus {
-		next.Status = apis.DeepCopy(st) // fn may have put memory of its own in
+		next.Status = st
+		w.t.ownStatus(&next.Status) // fn may have put memory of its own in
 	}
 	w.t.put(tx, &next)
 	return nil
@@ -150,15 +158,9 @@ func (w Holder[S, T]) Release(tx *Tx, name, user string) {
 	w.t.put(tx, &next)
 }
 
-// clone copies a whole object.
-func clone[S, T any](o *apis.Object[S, T]) *apis.Object[S, T] {
-	return &apis.Object[S, T]{Meta: cloneMeta(&o.Meta), Spec: apis.DeepCopy(o.Spec), Status: apis.DeepCopy(o.Status)}
-}
-
-func cloneMeta(m *apis.Meta) apis.Meta {
-	c := *m
-	c.Finalizers, c.Holds, c.Labels = slices.Clone(m.Finalizers), slices.Clone(m.Holds), maps.Clone(m.Labels)
-	return c
+// ownMeta makes m a deep copy of what was assigned to it.
+func ownMeta(m *apis.Meta) {
+	m.Finalizers, m.Holds, m.Labels = slices.Clone(m.Finalizers), slices.Clone(m.Holds), maps.Clone(m.Labels)
 }
 
 // cloneList copies a list; an empty one becomes nil, as it does on its way through the checkpoint.
