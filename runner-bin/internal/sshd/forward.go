@@ -3,6 +3,7 @@
 package sshd
 
 import (
+	"context"
 	"io"
 	"net"
 	"strconv"
@@ -45,7 +46,7 @@ func (c *connection) reply(request *ssh.Request, ok bool, payload []byte) {
 }
 
 // directTCP connects a channel to where the client wants it: local forwarding.
-func (c *connection) directTCP(channel ssh.NewChannel) {
+func (c *connection) directTCP(ctx context.Context, channel ssh.NewChannel) {
 	var target struct {
 		Host       string
 		Port       uint32
@@ -61,7 +62,7 @@ func (c *connection) directTCP(channel ssh.NewChannel) {
 		return
 	}
 	dialer := net.Dialer{Timeout: dialTime}
-	conn, err := dialer.Dial("tcp", net.JoinHostPort(target.Host, strconv.Itoa(int(target.Port))))
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(target.Host, strconv.Itoa(int(target.Port))))
 	if err != nil {
 		_ = channel.Reject(ssh.ConnectionFailed, err.Error())
 		return

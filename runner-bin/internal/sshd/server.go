@@ -148,19 +148,20 @@ func (s *Server) greeted() {
 	s.greeting--
 }
 
-func (s *Server) forget(conn net.Conn) {
+func (s *Server) forget(conn net.Conn, served bool) {
 	s.mu.Lock()
 	delete(s.conns, conn)
 	idle := len(s.conns) == 0
 	s.mu.Unlock()
-	if idle {
+	if idle && served {
 		debug.FreeOSMemory() // the next login may be hours away
 	}
 }
 
 func (s *Server) serve(raw net.Conn) {
 	defer s.wg.Done()
-	defer s.forget(raw)
+	served := false
+	defer func() { s.forget(raw, served) }()
 	defer raw.Close()
 	defer func() {
 		// The kernel lives in this process: one broken connection must not end it.
@@ -175,14 +176,17 @@ func (s *Server) serve(raw net.Conn) {
 		return // port scanners and readiness probes are no news
 	}
 	_ = raw.SetDeadline(time.Time{})
+	served = true
 
 	c := &connection{server: s, conn: conn, forwards: map[string]net.Listener{}}
 	c.wg.Go(func() {
 		c.globalRequests(requests)
 	})
+	ctx, cancel := context.WithCancel(context.Background())
 	for channel := range channels {
-		c.open(channel)
+		c.open(ctx, channel)
 	}
+	cancel()
 	c.stopForwards()
 	_ = conn.Close()
 	c.wg.Wait()
@@ -198,7 +202,8 @@ type connection struct {
 	forwards map[string]net.Listener
 }
 
-func (c *connection) open(channel ssh.NewChannel) {
+// open serves a new channel; the context ends with the connection.
+func (c *connection) open(ctx context.Context, channel ssh.NewChannel) {
 	c.mu.Lock()
 	full := c.channels >= maxChannels
 	if !full {
@@ -223,7 +228,7 @@ func (c *connection) open(channel ssh.NewChannel) {
 		case "session":
 			c.session(channel)
 		case "direct-tcpip":
-			c.directTCP(channel)
+			c.directTCP(ctx, channel)
 		default:
 			_ = channel.Reject(ssh.UnknownChannelType, "unsupported channel type")
 		}
