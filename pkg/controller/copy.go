@@ -55,13 +55,13 @@ func (u unsharers) ofReference(t reflect.Type) unshare {
 	switch t {
 	case reflect.TypeFor[map[string]string]():
 		return func(v reflect.Value) {
-			if p, ok := v.Addr().Interface().(*map[string]string); ok {
+			if p, ok := reflect.TypeAssert[*map[string]string](v.Addr()); ok {
 				*p = maps.Clone(*p)
 			}
 		}
 	case reflect.TypeFor[[]string]():
 		return func(v reflect.Value) {
-			if p, ok := v.Addr().Interface().(*[]string); ok {
+			if p, ok := reflect.TypeAssert[*[]string](v.Addr()); ok {
 				*p = slices.Clone(*p)
 			}
 		}

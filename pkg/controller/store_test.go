@@ -3,13 +3,11 @@
 package controller_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -334,70 +332,6 @@ func TestObserveWritesStatusAndFinalizersOnly(t *testing.T) {
 	}
 }
 
-func TestDeletion(t *testing.T) {
-	w := newWorld()
-	del := func(name string) {
-		w.must(t, func(tx *tx) error { w.boxes.SpecWriter().Delete(tx, name, "r", "m"); return nil })
-	}
-	w.apply(t, apis.Meta{Name: "plain"}, boxSpec{})
-	w.apply(t, apis.Meta{Name: "two", Finalizers: []string{"f", "g"}}, boxSpec{})
-	told := watch(t, w.Store)
-	del("plain")
-	del("two")
-	diff(t, []string{"two"}, w.boxes.Reader().Names())
-	diff(t, []string{"box/plain", "box/two"}, told.take())
-
-	err := w.Commit(func(tx *tx) error { return w.boxes.SpecWriter().Apply(tx, apis.Meta{Name: "two"}, boxSpec{}) })
-	if !errors.Is(err, controller.ErrDeleting) || !errors.Is(err, apis.ErrConflict) {
-		t.Errorf("apply while deleting: %v", err)
-	}
-	if err := w.Commit(func(tx *tx) error { return w.boxes.Holder().Hold(tx, "two", "u") }); !errors.Is(err, controller.ErrDeleting) {
-		t.Errorf("hold while deleting: %v", err)
-	}
-	w.observe(t, "two", func(m *apis.Meta, _ *boxStatus) { m.DropFinalizer("f") })
-	diff(t, []string{"g"}, w.get(t, "two").Finalizers)
-	w.observe(t, "two", func(m *apis.Meta, st *boxStatus) { m.DropFinalizer("g"); st.Phase = "gone" })
-	diff(t, 0, w.boxes.Reader().Len())
-
-	// The name is free again, and a new object starts anew.
-	w.apply(t, apis.Meta{Name: "two"}, boxSpec{})
-	diff(t, int64(1), w.get(t, "two").Generation)
-}
-
-func TestRemovalComesAtTheEndOfTheCommit(t *testing.T) {
-	w := newWorld()
-	w.must(t, func(tx *tx) error {
-		if err := w.boxes.SpecWriter().Apply(tx, apis.Meta{Name: "brief"}, boxSpec{}); err != nil {
-			return err
-		}
-		w.boxes.Deleter().Delete(tx, "brief", "r", "m")
-		if _, ok := w.boxes.Reader().GetIn(tx, "brief"); !ok {
-			t.Error("gone before the end")
-		}
-		return nil
-	})
-	diff(t, 0, len(w.Keys()))
-}
-
-func TestHolds(t *testing.T) {
-	w := newWorld()
-	h := w.boxes.Holder()
-	w.apply(t, apis.Meta{Name: "a", Finalizers: []string{"f"}}, boxSpec{})
-	for _, u := range []string{"kernel/b", "kernel/a", "kernel/b", "kernel/c"} {
-		w.must(t, func(tx *tx) error { return h.Hold(tx, "a", u) })
-	}
-	diff(t, []string{"kernel/a", "kernel/b", "kernel/c"}, w.get(t, "a").Holds)
-	w.must(t, func(tx *tx) error { w.boxes.Deleter().Delete(tx, "a", "r", "m"); return h.Hold(tx, "a", "kernel/b") })
-	w.must(t, func(tx *tx) error { h.Release(tx, "a", "kernel/b"); return nil })
-	diff(t, []string{"kernel/a", "kernel/c"}, w.get(t, "a").Holds)
-	if err := w.Commit(func(tx *tx) error { return h.Hold(tx, "absent", "u") }); !errors.Is(err, apis.ErrNotFound) {
-		t.Error(err)
-	}
-	// Holds are for the reconciler; the store goes by finalizers alone.
-	w.observe(t, "a", func(m *apis.Meta, _ *boxStatus) { m.DropFinalizer("f") })
-	diff(t, 0, w.boxes.Reader().Len())
-}
-
 func TestOwnersAreTold(t *testing.T) {
 	w := newWorld()
 	told := watch(t, w.Store)
@@ -445,100 +379,6 @@ func TestUnsubscribe(t *testing.T) {
 	cancel()
 	w.apply(t, apis.Meta{Name: "b"}, boxSpec{})
 	diff(t, 1, n)
-}
-
-func TestTransactionSeesItself(t *testing.T) {
-	w := newWorld()
-	r := w.boxes.Reader()
-	for _, n := range []string{"d", "b", "x"} {
-		w.apply(t, apis.Meta{Name: n}, boxSpec{Size: 1})
-	}
-	w.must(t, func(tx *tx) error {
-		for i, n := range []string{"c", "a", "b", "e", "f", "g", "h", "i", "j", "k"} { // enough to need the index
-			if err := w.boxes.SpecWriter().Apply(tx, apis.Meta{Name: n}, boxSpec{Size: i + 2}); err != nil {
-				return err
-			}
-		}
-		var seen []string
-		r.Range(tx, func(b *box) bool { seen = append(seen, fmt.Sprint(b.Name, b.Spec.Size)); return b.Name != "x" })
-		diff(t, []string{"a3", "b4", "c2", "d1", "e5", "f6", "g7", "h8", "i9", "j10", "k11", "x1"}, seen)
-		seen = nil
-		r.Range(tx, func(b *box) bool { seen = append(seen, b.Name); return len(seen) < 2 })
-		diff(t, []string{"a", "b"}, seen)
-		if _, ok := r.Get("a"); ok {
-			t.Error("visible before the commit")
-		}
-		if b, ok := r.GetIn(tx, "a"); !ok || b.Spec.Size != 3 {
-			t.Error("its own change is not visible to the transaction")
-		}
-		if _, ok := r.GetIn(tx, "zz"); ok {
-			t.Error("found what does not exist")
-		}
-		return nil
-	})
-	diff(t, 12, r.Len())
-	var names []string
-	for _, b := range r.List() {
-		names = append(names, b.Name)
-	}
-	diff(t, []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "x"}, names)
-}
-
-func TestMisuseIsLoud(t *testing.T) {
-	panics := func(what string, fn func()) {
-		t.Helper()
-		defer func() {
-			if recover() == nil {
-				t.Errorf("%s: no panic", what)
-			}
-		}()
-		fn()
-	}
-	w, other := newWorld(), newWorld()
-	var kept *tx
-	w.must(t, func(tx *tx) error {
-		kept = tx
-		panics("another store's table", func() { other.boxes.Reader().GetIn(tx, "a") })
-		return nil
-	})
-	panics("a finished transaction", func() { w.boxes.Deleter().Delete(kept, "a", "", "") })
-	panics("a second table", func() { controller.NewTable[boxSpec, boxStatus](w.Store, boxKind, true) })
-}
-
-func TestWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		r := w.boxes.Reader()
-		w.apply(t, apis.Meta{Name: "a"}, boxSpec{Size: 1})
-		var looks int
-		done := make(chan error)
-		go func() {
-			done <- r.Wait(t.Context(), "a", func(b *box) bool { looks++; return b != nil && b.Spec.Size == 3 })
-		}()
-		synctest.Wait()
-		w.apply(t, apis.Meta{Name: "b"}, boxSpec{}) // wakes nobody
-		synctest.Wait()
-		diff(t, 1, looks)
-		w.apply(t, apis.Meta{Name: "a"}, boxSpec{Size: 2})
-		synctest.Wait()
-		diff(t, 2, looks)
-		w.apply(t, apis.Meta{Name: "a"}, boxSpec{Size: 3})
-		diff(t, error(nil), <-done)
-
-		go func() { done <- r.Wait(t.Context(), "a", func(b *box) bool { return b == nil }) }()
-		synctest.Wait()
-		w.must(t, func(tx *tx) error { w.boxes.Deleter().Delete(tx, "a", "r", "m"); return nil })
-		diff(t, error(nil), <-done)
-
-		why := errors.New("the caller went away")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		go func() { done <- r.Wait(ctx, "a", func(b *box) bool { return b != nil }) }()
-		synctest.Wait()
-		cancel(why)
-		if err := <-done; !errors.Is(err, why) || err.Error() != "waiting for box/a: the caller went away" {
-			t.Error(err)
-		}
-	})
 }
 
 // TestConcurrentUse is for the race detector, and for lost updates.
