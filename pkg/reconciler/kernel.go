@@ -240,6 +240,9 @@ func (p parts) endedByItself(started bool) (reason, msg string, code *int) {
 		msg = "the main process ended"
 		if c.Status.ExitCode != nil {
 			msg = fmt.Sprintf("the main process ended with exit code %d", *c.Status.ExitCode)
+			if signal := *c.Status.ExitCode - 128; signal > 0 && signal <= 64 {
+				msg += fmt.Sprintf(", as after signal %d", signal)
+			}
 		}
 		if c.Status.OOMKilled {
 			msg += " (out of memory)"
