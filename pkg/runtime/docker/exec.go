@@ -100,6 +100,9 @@ func (e *Engine) converse(ctx context.Context, exec string, spec ExecSpec, strea
 	resized := make(chan struct{})
 	go func() {
 		defer close(resized)
+		if spec.TTY {
+			e.firstSize(resizing, exec, spec.Size)
+		}
 		e.passSizes(resizing, exec, streams.Resize)
 	}()
 	defer func() { stopResizing(); <-resized }()
@@ -127,6 +130,29 @@ func (e *Engine) converse(ctx context.Context, exec string, spec ExecSpec, strea
 		return fmt.Errorf("copying its output: %w", err)
 	}
 	return nil
+}
+
+// firstSize sets the size again that the command was created with: engines
+// before API 1.42 ignore that one, and take none until the command runs.
+func (e *Engine) firstSize(ctx context.Context, exec string, size TermSize) {
+	if size == (TermSize{}) {
+		return
+	}
+	tick := time.NewTicker(execLookEvery)
+	defer tick.Stop()
+	_ = e.call(ctx, execLookFor, "resize", func(ctx context.Context, conn *connection) error {
+		for {
+			_, err := conn.ExecResize(ctx, exec, client.ExecResizeOptions{Height: size.Rows, Width: size.Cols})
+			if err == nil {
+				return nil
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return err
+			}
+		}
+	})
 }
 
 // passSizes passes on the terminal's sizes. One that is lost does no harm: the
