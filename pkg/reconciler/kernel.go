@@ -64,7 +64,8 @@ type Kernel struct {
 	containers controller.Reader[apis.ContainerSpec, apis.ContainerStatus]
 	contSpec   controller.SpecWriter[apis.ContainerSpec, apis.ContainerStatus]
 
-	done sync.Map // name → inputs of the last pass that found nothing to do
+	done    sync.Map // name → inputs of the last pass that found nothing to do
+	dropped sync.Map // names whose scratch was handed over for removal
 }
 
 // NewKernel returns the kernel reconciler.

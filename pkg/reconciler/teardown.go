@@ -13,8 +13,12 @@ const unusedPorts = "unused"
 
 // teardown takes the next step of a kernel's end; see the order in [Kernel].
 func (r *Kernel) teardown(p parts) error {
-	return r.store.Commit(func(tx *controller.Tx) error {
-		left := p.container != nil || p.scratch != nil || p.binding != nil
+	_, handedOver := r.dropped.Load(p.k.Name)
+	// Scratches are not durable: after a restart, no object does not mean no directory.
+	unsure := p.scratch == nil && !handedOver
+	drops := p.container == nil && (unsure || p.scratch != nil)
+	err := r.store.Commit(func(tx *controller.Tx) error {
+		left := p.container != nil || p.scratch != nil || p.binding != nil || unsure
 		if err := r.observeEnd(tx, p, left); err != nil {
 			return err
 		}
@@ -25,6 +29,11 @@ func (r *Kernel) teardown(p parts) error {
 			reason := ""
 			if p.k.Status.StartedAt.IsZero() {
 				reason = unusedPorts
+			}
+			if unsure {
+				if err := r.scratchSp.Apply(tx, partMeta(p.k.Name, finScratch), apis.ScratchSpec{}); err != nil {
+					return err
+				}
 			}
 			r.scratchSp.Delete(tx, p.k.Name, "", "")
 			r.bindSpec.Delete(tx, p.k.Name, reason, "")
@@ -40,6 +49,14 @@ func (r *Kernel) teardown(p parts) error {
 		r.done.Delete(p.k.Name)
 		return r.status.Observe(tx, p.k.Name, func(m *apis.Meta, _ *apis.KernelStatus) { m.DropFinalizer(controller.FinalizerKernel) })
 	})
+	switch {
+	case err != nil:
+	case drops:
+		r.dropped.Store(p.k.Name, true)
+	case handedOver && p.container == nil && p.binding == nil:
+		r.dropped.Delete(p.k.Name)
+	}
+	return err
 }
 
 // takeDownContainer stops it first, so that exit code and log can be kept, then removes it.
