@@ -75,6 +75,7 @@ type agent struct {
 	host    string
 	ports   [2]int
 	conf    map[string]string // table.key → TOML value, over the defaults
+	under   []string          // command that the daemon is run by
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
@@ -114,6 +115,9 @@ func with(key, value string) func(*agent) { return func(a *agent) { a.conf[key] 
 
 // onEngine points the agent at another engine socket.
 func onEngine(socket string) func(*agent) { return func(a *agent) { a.host = "unix://" + socket } }
+
+// under runs the daemon by another command, such as prlimit.
+func under(command ...string) func(*agent) { return func(a *agent) { a.under = command } }
 
 // portRange narrows the host ports.
 func portRange(n int) func(*agent) { return func(a *agent) { a.ports[1] = a.ports[0] + n - 1 } }
@@ -167,7 +171,8 @@ func (a *agent) start() {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.cmd = exec.Command(agentd, "run", "--config", a.path("agent.toml"))
+	line := append(slices.Clone(a.under), agentd, "run", "--config", a.path("agent.toml"))
+	a.cmd = exec.Command(line[0], line[1:]...)
 	a.cmd.Env, a.cmd.Dir, a.cmd.Stdout, a.cmd.Stderr = a.env(), a.dir, log, log
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)
