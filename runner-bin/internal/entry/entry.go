@@ -17,6 +17,7 @@ import (
 
 	"agentd/runner-bin/internal/accounts"
 	"agentd/runner-bin/internal/identity"
+	"agentd/runner-bin/internal/keys"
 	"agentd/runner-bin/internal/layout"
 	"agentd/runner-bin/internal/say"
 )
@@ -123,8 +124,14 @@ func (e *Entry) prepare(out *say.Printer, set settings, shell string) string {
 	if err != nil {
 		out.Linef("user %d may have no name in this container: %v", set.uid, err)
 	}
-	if err := e.linkClients(environment(e.Environ).get("PATH")); err != nil {
+	env := environment(e.Environ)
+	if err := e.linkClients(env.get("PATH")); err != nil {
 		out.Linef("no ssh commands for this image: %v", err)
+	}
+	if keys.Mounted(e.Layout) {
+		if err := keys.SystemConfig(e.Layout, env.get); err != nil {
+			out.Linef("the session's hosts are unknown to ssh: %v", err)
+		}
 	}
 	return user
 }
@@ -160,8 +167,8 @@ func (e *Entry) linkClients(path string) error {
 	}
 	dir := "/usr/local/bin"
 	if dirs := strings.Split(path, ":"); !slices.Contains(dirs, dir) {
-		for _, other := range []string{"/usr/bin", "/bin"} {
-			if slices.Contains(dirs, other) {
+		for _, other := range append([]string{"/usr/bin", "/bin"}, dirs...) {
+			if slices.Contains(dirs, other) && filepath.IsAbs(other) {
 				dir = other
 				break
 			}

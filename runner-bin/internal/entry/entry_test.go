@@ -293,6 +293,13 @@ func TestClientLinks(t *testing.T) {
 	if _, err := os.Readlink(b.Layout.At("/bin/ssh")); err != nil {
 		t.Errorf("no link in the only directory of PATH: %v", err)
 	}
+
+	b = newBench(t, false)
+	b.Environ = []string{"PATH=:bin:/opt/x/bin:/opt/y/bin"}
+	b.run("/bin/cmd")
+	if _, err := os.Readlink(b.Layout.At("/opt/x/bin/ssh")); err != nil {
+		t.Errorf("no link in the first directory of an unusual PATH: %v", err)
+	}
 }
 
 func TestDotfiles(t *testing.T) {

@@ -154,6 +154,37 @@ Host *
 	}
 }
 
+// TestMounted leaves a folder alone that the user brought, and names the hosts elsewhere.
+func TestMounted(t *testing.T) {
+	l := container(t, true)
+	ssh := l.At(layout.UserSSH)
+	if err := os.MkdirAll(ssh, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, ssh+"/authorized_keys", "# mine\n")
+	if err := os.MkdirAll(l.At("/proc/self"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, l.At("/proc/self/mountinfo"), "22 1 8:1 / / rw - ext4 /dev/a rw\n23 22 8:1 /x /home/work/.ssh ro - ext4 /dev/a rw\n")
+	for range 2 {
+		if err := Setup(l, cluster); err != nil {
+			t.Fatal(err)
+		}
+		if err := SystemConfig(l, cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if entries, err := os.ReadDir(ssh); err != nil || len(entries) != 1 || read(t, ssh+"/authorized_keys") != "# mine\n" {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+	if got := read(t, l.At("/etc/ssh/ssh_config")); strings.Count(got, "Host main1 ") != 1 {
+		t.Errorf("ssh_config:\n%s", got)
+	}
+	if got := mode(t, l.At("/etc/ssh/ssh_config")); got != 0o644 {
+		t.Errorf("ssh_config has mode %#o", got)
+	}
+}
+
 func TestSetupMakesUserKey(t *testing.T) {
 	l := container(t, false)
 	if err := Setup(l, variables(nil)); err != nil {

@@ -41,8 +41,11 @@ func HostKey(l layout.Layout) (ssh.Signer, error) {
 }
 
 // Setup prepares ~/.ssh for the session's user. It goes on after every failure; the error joins what did not work.
-// Running it again changes nothing.
+// Running it again changes nothing. A folder that the user mounted there is left as it is.
 func Setup(l layout.Layout, get func(string) string) error {
+	if Mounted(l) {
+		return nil
+	}
 	dir := l.At(layout.UserSSH)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create %s: %w", layout.UserSSH, err)
@@ -135,7 +138,9 @@ func tighten(path string, mode fs.FileMode) error {
 
 // editBlock brings our block of a file up to date, writing only when something changes. The new file takes the old
 // one's place in one step: people may be logging in.
-func editBlock(path, body string, front bool) error {
+func editBlock(path, body string, front bool) error { return editBlockAs(path, body, front, 0o600) }
+
+func editBlockAs(path, body string, front bool, mode fs.FileMode) error {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -150,10 +155,10 @@ func editBlock(path, body string, front bool) error {
 	}
 	temp := path + ".bai-runner"
 	_ = os.Remove(temp)
-	if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(temp, []byte(text), mode); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := errors.Join(os.Chmod(temp, mode), os.Rename(temp, path)); err != nil {
 		_ = os.Remove(temp)
 		return err
 	}
