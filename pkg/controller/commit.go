@@ -23,6 +23,7 @@ type write struct {
 	key           apis.Key
 	old, obj      any        // typed pointers, or plain nil for absent
 	oldMeta, meta *apis.Meta // theirs
+	holdsOnly     bool       // nothing but the list of holds differs
 }
 
 // batch is a group of commits that reach the disk, and the readers, together.

@@ -36,6 +36,9 @@ func (r Reader[S, T]) GetIn(tx *Tx, name string) (*apis.Object[S, T], bool) {
 	return r.t.clone(o), true
 }
 
+// HasIn reports whether the object exists as the transaction sees it.
+func (r Reader[S, T]) HasIn(tx *Tx, name string) bool { return r.t.get(tx, name) != nil }
+
 // List returns copies of all objects, by name.
 func (r Reader[S, T]) List() []*apis.Object[S, T] {
 	r.t.s.mu.RLock()

@@ -64,10 +64,10 @@ func (s *Store) notify(writes []write) {
 			if m.Owner != (apis.Key{}) {
 				told.add(m.Owner, changedPart)
 			}
-			for _, user := range m.Holds { // who uses a thing wants to know what becomes of it
-				if key, ok := apis.ParseKey(user); ok {
-					told.add(key, changedPart)
-				}
+		}
+		for _, user := range w.users() { // who uses a thing wants to know what becomes of it
+			if key, ok := apis.ParseKey(user); ok {
+				told.add(key, changedPart)
 			}
 		}
 	}
@@ -154,4 +154,31 @@ func (w *waiters) wake(key apis.Key) {
 		default: // already told
 		}
 	}
+}
+
+// users lists who has to hear of a change of the object: everybody who holds
+// it, or, if nothing but the holds changed, those who came or went.
+func (w write) users() []string {
+	var before, now []string
+	if w.oldMeta != nil {
+		before = w.oldMeta.Holds
+	}
+	if w.meta != nil {
+		now = w.meta.Holds
+	}
+	if !w.holdsOnly {
+		return slices.Concat(before, now)
+	}
+	var out []string
+	for len(before) > 0 && len(now) > 0 {
+		switch {
+		case before[0] == now[0]:
+			before, now = before[1:], now[1:]
+		case before[0] < now[0]:
+			out, before = append(out, before[0]), before[1:]
+		default:
+			out, now = append(out, now[0]), now[1:]
+		}
+	}
+	return append(append(out, before...), now...)
 }

@@ -83,11 +83,24 @@ func (t *Table[S, T]) get(tx *Tx, name string) *apis.Object[S, T] {
 func (t *Table[S, T]) put(tx *Tx, obj *apis.Object[S, T]) {
 	key := t.key(obj.Name)
 	if w := tx.find(key); w != nil {
+		w.obj, w.meta, w.holdsOnly = obj, &obj.Meta, false
+		return
+	}
+	t.add(tx, write{table: t, key: key, obj: obj, meta: &obj.Meta})
+}
+
+// putHolds stages an object of which only the list of holds differs.
+func (t *Table[S, T]) putHolds(tx *Tx, obj *apis.Object[S, T]) {
+	key := t.key(obj.Name)
+	if w := tx.find(key); w != nil {
 		w.obj, w.meta = obj, &obj.Meta
 		return
 	}
-	w := write{table: t, key: key, obj: obj, meta: &obj.Meta}
-	if old := t.head[obj.Name]; old != nil {
+	t.add(tx, write{table: t, key: key, obj: obj, meta: &obj.Meta, holdsOnly: true})
+}
+
+func (t *Table[S, T]) add(tx *Tx, w write) {
+	if old := t.head[w.key.Name]; old != nil {
 		w.old, w.oldMeta = old, &old.Meta
 	}
 	tx.add(w)

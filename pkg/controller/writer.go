@@ -138,7 +138,7 @@ func (w Holder[S, T]) Hold(tx *Tx, name, user string) error {
 	}
 	next := *cur
 	next.Holds = slices.Insert(slices.Clone(cur.Holds), i, user)
-	w.t.put(tx, &next)
+	w.t.putHolds(tx, &next)
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (w Holder[S, T]) Release(tx *Tx, name, user string) {
 	}
 	next := *cur
 	next.Holds = cloneList(slices.Delete(slices.Clone(cur.Holds), i, i+1))
-	w.t.put(tx, &next)
+	w.t.putHolds(tx, &next)
 }
 
 // ownMeta makes m a deep copy of what was assigned to it.

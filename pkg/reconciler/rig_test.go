@@ -111,7 +111,7 @@ type lazyRemoval struct{ runtime.Containers }
 func (lazyRemoval) Remove(context.Context, string) error { return nil }
 
 // config is the agent's configuration on a node.
-func testConfig(t *testing.T, tables *controller.Tables, node runtime.Node) reconciler.Config {
+func testConfig(t testing.TB, tables *controller.Tables, node runtime.Node) reconciler.Config {
 	t.Helper()
 	var devices []slots.Device
 	for i := range 64 {

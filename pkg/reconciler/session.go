@@ -59,7 +59,7 @@ func (r *Session) Reconcile(_ context.Context, name string) (controller.Result, 
 func (r *Session) kernelsLeft(tx *controller.Tx, s *apis.ClusterSession) []string {
 	var out []string
 	for _, id := range s.Spec.Kernels {
-		if _, ok := r.kernels.GetIn(tx, id); ok {
+		if r.kernels.HasIn(tx, id) {
 			out = append(out, id)
 		}
 	}

@@ -123,10 +123,10 @@ func (s *Sweep) unwanted(tx *controller.Tx, listed []runtime.ContainerState, net
 				continue
 			}
 			name = c.EngineName // a second container of one kernel
-			if _, ok := s.containers.GetIn(tx, name); ok {
+			if s.containers.HasIn(tx, name) {
 				continue
 			}
-		} else if _, ok := s.kernels.GetIn(tx, name); ok {
+		} else if s.kernels.HasIn(tx, name) {
 			continue // its Container object is about to be written
 		}
 		if name == "" {
@@ -140,10 +140,7 @@ func (s *Sweep) unwanted(tx *controller.Tx, listed []runtime.ContainerState, net
 		}})
 	}
 	for _, d := range dirs {
-		_, wanted := s.scratches.GetIn(tx, d)
-		_, kernel := s.kernels.GetIn(tx, d)
-		_, container := s.containers.GetIn(tx, d)
-		if wanted || kernel || container || present[d] {
+		if present[d] || s.scratches.HasIn(tx, d) || s.kernels.HasIn(tx, d) || s.containers.HasIn(tx, d) {
 			continue
 		}
 		out = append(out, stray{apis.Key{Kind: apis.KindScratch, Name: d}, func(tx *controller.Tx) error {
@@ -153,7 +150,7 @@ func (s *Sweep) unwanted(tx *controller.Tx, listed []runtime.ContainerState, net
 		}})
 	}
 	for _, n := range nets {
-		if _, ok := s.networks.GetIn(tx, n.Name); ok || n.Endpoints > 0 {
+		if n.Endpoints > 0 || s.networks.HasIn(tx, n.Name) {
 			continue
 		}
 		spec := apis.NetworkSpec{Driver: n.Driver, SessionID: n.SessionID}

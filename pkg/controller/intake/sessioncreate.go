@@ -70,12 +70,16 @@ func (d *Declare) createTitled(tx *controller.Tx, s Session) error {
 // createTitledKernel stores a kernel of a session file. One that has ended in a
 // session that lives on is not brought back by a file that has not changed.
 func (d *Declare) createTitledKernel(tx *controller.Tx, s Session, id string, sessionKnown bool) error {
-	_, known := d.kernels.GetIn(tx, id)
-	if sessionKnown && !known {
-		return fmt.Errorf("session %s: %w: its kernel %s has ended; delete the session to start it again", s.Spec.Title, apis.ErrConflict, s.Kernels[id].Hostname)
+	have, known := d.kernels.GetIn(tx, id)
+	host := s.Kernels[id].Hostname
+	switch {
+	case sessionKnown && !known:
+		return fmt.Errorf("session %s: %w: its kernel %s has ended; delete the session to start it again", s.Spec.Title, apis.ErrConflict, host)
+	case known && !have.Deleting && !sameKernel(have.Spec, s.Kernels[id]):
+		return fmt.Errorf("session %s exists with another spec: %w: %s differs; delete it first, or give this one another name", s.Spec.Title, apis.ErrConflict, host)
 	}
 	if err := d.createKernel(tx, s.ID, id, s.Kernels[id]); err != nil {
-		return fmt.Errorf("session %s, host %s: %w", s.Spec.Title, s.Kernels[id].Hostname, err)
+		return fmt.Errorf("session %s, host %s: %w", s.Spec.Title, host, err)
 	}
 	return nil
 }

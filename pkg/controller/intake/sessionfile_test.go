@@ -3,6 +3,7 @@
 package intake
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -166,10 +167,7 @@ func TestParseLimits(t *testing.T) {
 }
 
 func TestParseIsDeterministic(t *testing.T) {
-	data, err := os.ReadFile("../../../examples/cluster.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := example(t)
 	a, err := Parse(data, "a")
 	if err != nil {
 		t.Fatal(err)
@@ -293,6 +291,36 @@ func TestExamplesParse(t *testing.T) {
 	}
 }
 
+// sameAfterCheckpoint makes sure that a stored session still equals its file.
+func sameAfterCheckpoint(t *testing.T, s Session) {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Session
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(s, back) {
+		t.Errorf("the checkpoint changes it:\n%s", cmp.Diff(s, back))
+	}
+}
+
+func TestEmptyListsSurviveTheCheckpoint(t *testing.T) {
+	sameAfterCheckpoint(t, parseOne(t, head+"spec: {image: i, command: [], mounts: [], preopenPorts: [], environ: {}, slots: {}, dotfiles: [], replicas: []}\n"))
+	sameAfterCheckpoint(t, parseOne(t, string(example(t))))
+}
+
+func example(t *testing.T) []byte {
+	t.Helper()
+	data, err := os.ReadFile("../../../examples/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // FuzzParse looks for files that crash the daemon, and for sessions that pass
 // although the door would refuse them.
 func FuzzParse(f *testing.F) {
@@ -318,6 +346,7 @@ func FuzzParse(f *testing.F) {
 			t.Error("neither a session nor a problem")
 		}
 		for _, s := range list {
+			sameAfterCheckpoint(t, s)
 			if err := apis.ValidateSession(s.ID, s.Spec, s.Kernels); err != nil {
 				t.Error(err)
 			}

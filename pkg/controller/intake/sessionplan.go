@@ -76,8 +76,10 @@ func (k *fileReplica) kernel() apis.KernelSpec {
 		Image: apis.ImageRef{Canonical: deref(k.Image), Architecture: deref(k.Architecture), Pull: apis.PullPolicy(deref(k.Pull))},
 		Slots: map[string]string{}, Environ: merged(k.Environ, nil),
 		UID: k.UID, GID: k.GID,
-		Command: k.Command, BootstrapScript: deref(k.Bootstrap), PreopenPorts: k.PreopenPorts,
-		Sudo: k.Sudo != nil && *k.Sudo,
+		// Empty lists become absent ones, as they do on their way through the checkpoint.
+		Command: append([]string(nil), k.Command...), PreopenPorts: append([]int(nil), k.PreopenPorts...),
+		BootstrapScript: deref(k.Bootstrap),
+		Sudo:            k.Sudo != nil && *k.Sudo,
 	}
 	if out.Image.Pull == "" || out.Image.Pull == apis.PullNone {
 		out.Image.Pull, out.Image.Local = apis.PullNone, true
