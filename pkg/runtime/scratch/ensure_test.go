@@ -23,7 +23,7 @@ func wantTree() map[string]string {
 	me, u := fmt.Sprintf(" %d:%d ", os.Geteuid(), os.Getegid()), fmt.Sprintf(" %d:%d ", user(), user())
 	file := func(mode, owner, p string) string { return mode + owner + "content of " + p + "\n" }
 	return map[string]string{
-		".":                              "drwx--x--x" + me,
+		".":                              "drwx------" + me,
 		".agentd":                        "-rw-------" + me + "agent-1\n",
 		"config":                         "drwx------" + me,
 		"config/environ.txt":             file("-rw-------", me, "config/environ.txt"),

@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	// rootMode and topMode let others pass, which a container's user must, but
-	// not list.
+	// rootMode lets others pass but not list. topMode keeps them out of a
+	// kernel's files, its home included: a container reaches them by mounts,
+	// which are made as root.
 	rootMode = 0o711
-	topMode  = 0o711
+	topMode  = 0o700
 )
 
 // Store keeps the scratches below one root. It is safe for concurrent use;
