@@ -53,7 +53,7 @@ type machine struct {
 
 // newMachine makes the directories and connects the parts; it changes nothing on the engine.
 func newMachine(cfg *config.Config, log logr.Logger) (*machine, error) {
-	host, _ := os.Hostname() //nolint:errcheck // the agent ID is made up without one
+	host, _ := os.Hostname() // the agent ID is made up without one
 	m := &machine{
 		cfg: cfg, log: log, registry: prometheus.NewRegistry(),
 		agentID: config.AgentID(cfg.Agent.ID, host, config.Instance{}, uuid.NewString),
@@ -210,7 +210,7 @@ func (m *machine) hostLimits() []apis.Ulimit {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	// An engine that is down tells its ceilings nobody, and starts nothing either.
-	info, _ := m.engine.Info(ctx) //nolint:errcheck // see above
+	info, _ := m.engine.Info(ctx)
 	var out []apis.Ulimit
 	var clamped []string
 	for _, want := range []struct {

@@ -146,7 +146,7 @@ func runDaemon(ctx context.Context, s streams, g *globals) error {
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(gctx, ln) })
 	observer := m.observer(gctx, b)
-	group.Go(func() error { observer.Run(gctx); return nil })
+	group.Go(func() error { return observer.Run(gctx) })
 	group.Go(func() error { m.askEngine(gctx, &info); return nil })
 	group.Go(func() error { b.openGate(gctx); return nil })
 	group.Go(func() error {
@@ -196,7 +196,7 @@ func (m *machine) observer(ctx context.Context, b *boot) *runtime.Observer {
 func (b *boot) openGate(ctx context.Context) {
 	settled, cancel := context.WithTimeout(ctx, firstPass)
 	defer cancel()
-	_ = b.set.Work.Settle(settled) //nolint:errcheck // a name that keeps failing had its pass
+	_ = b.set.Work.Settle(settled) // a name that keeps failing had its pass
 	for ctx.Err() == nil {
 		if b.complete() {
 			b.set.Sweep.Allow()

@@ -57,7 +57,7 @@ var secretType = reflect.TypeFor[Secret]()
 
 // copyInto copies src to dst through pointers, maps, slices and structs.
 func copyInto(dst, src reflect.Value, mask bool) {
-	switch src.Kind() { //nolint:exhaustive // everything else is copied by value
+	switch src.Kind() { // everything else is copied by value
 	case reflect.Pointer:
 		if !src.IsNil() {
 			p := reflect.New(src.Type().Elem())

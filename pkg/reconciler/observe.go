@@ -54,7 +54,7 @@ func (h *Health) Set(err error) {
 }
 
 // Get returns the outcome of the last call; known is false before the first.
-func (h *Health) Get() (err error, known bool) { //nolint:revive,staticcheck // the error is the value here
+func (h *Health) Get() (err error, known bool) { //nolint:revive // the error is the value here
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.err, h.set

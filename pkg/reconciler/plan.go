@@ -110,7 +110,7 @@ func environOf(in planInput, set Settings) map[string]string {
 		env["BACKENDAI_PERSISTENT_PATHS"] = strings.Join(persistent, ":")
 	}
 	held := allocation(in.binding)
-	for _, name := range strings.Split(in.image.Status.Labels["ai.backend.envs.corecount"], ",") {
+	for name := range strings.SplitSeq(in.image.Status.Labels["ai.backend.envs.corecount"], ",") {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}

@@ -209,10 +209,10 @@ type images struct{ w *World }
 func (v images) Inspect(ctx context.Context, ref string) (runtime.ImageState, bool, error) {
 	v.w.mu.Lock()
 	img, ok := v.w.images[ref]
-	real := v.w.real
+	origin := v.w.real
 	v.w.mu.Unlock()
-	if !ok && real != nil {
-		return real.Images.Inspect(ctx, ref)
+	if !ok && origin != nil {
+		return origin.Images.Inspect(ctx, ref)
 	}
 	return img, ok, nil
 }
@@ -236,10 +236,10 @@ func (v scratches) Path(name string) string {
 func (v scratches) Ensure(ctx context.Context, name string, spec apis.ScratchSpec) (string, bool, error) {
 	v.w.mu.Lock()
 	have, ok := v.w.scratches[name]
-	real := v.w.real
+	origin := v.w.real
 	v.w.mu.Unlock()
 	diff := differing(have, spec)
-	if ok && real != nil && len(have.Files) == 0 {
+	if ok && origin != nil && len(have.Files) == 0 {
 		diff = v.differingReal(ctx, name, spec)
 	}
 	if ok && len(diff) == 0 {
@@ -306,15 +306,15 @@ func (v scratches) List(context.Context) ([]string, error) { return v.w.Scratche
 func (v scratches) Read(ctx context.Context, name, file string) ([]byte, error) {
 	v.w.mu.Lock()
 	s, ok := v.w.scratches[name]
-	real := v.w.real
+	origin := v.w.real
 	v.w.mu.Unlock()
 	for _, f := range s.Files {
 		if f.Path == file {
 			return []byte(f.Content.Reveal()), nil
 		}
 	}
-	if ok && real != nil {
-		return real.Scratches.Read(ctx, name, file)
+	if ok && origin != nil {
+		return origin.Scratches.Read(ctx, name, file)
 	}
 	return nil, fmt.Errorf("scratch file %s/%s: %w", name, file, apis.ErrNotFound)
 }

@@ -59,10 +59,7 @@ type container struct {
 	spec apis.ContainerSpec
 }
 
-type network struct {
-	runtime.NetworkState
-	foreign bool
-}
+type network struct{ runtime.NetworkState }
 
 // New returns an empty world with the given images, by reference.
 func New(images map[string]runtime.ImageState) *World {
@@ -79,24 +76,24 @@ func New(images map[string]runtime.ImageState) *World {
 
 // CopyOf returns a world that looks like the real node. It keeps reading
 // images and scratch files from it, and never writes.
-func CopyOf(ctx context.Context, real runtime.Node) (*World, error) {
+func CopyOf(ctx context.Context, node runtime.Node) (*World, error) {
 	w := New(map[string]runtime.ImageState{})
-	w.real = &real
-	cs, err := real.Containers.List(ctx)
+	w.real = &node
+	cs, err := node.Containers.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("copying the node's containers: %w", err)
 	}
 	for _, c := range cs {
 		w.containers[c.EngineName] = &container{ContainerState: c}
 	}
-	ns, err := real.Networks.List(ctx)
+	ns, err := node.Networks.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("copying the node's networks: %w", err)
 	}
 	for _, n := range ns {
 		w.networks[n.Name] = &network{NetworkState: n}
 	}
-	ss, err := real.Scratches.List(ctx)
+	ss, err := node.Scratches.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("copying the node's scratches: %w", err)
 	}
