@@ -58,9 +58,15 @@ stop_daemon() {
     pid=
   fi
 }
+# container_of prints the engine's name of a host's container.
+container_of() {
+  docker ps -q --filter "label=ai.backend.agent-id=$agent_id" |
+    xargs docker inspect -f '{{.Config.Hostname}} {{.Name}}' | sed -n "s|^$1 /||p"
+}
 finish() {
   code=$?
   if [ "$KEEP" = 1 ] && [ $code = 0 ]; then
+    # shellcheck disable=SC2016 # the user's shell expands PATH
     printf '\nLeft running (process %s). Use it with:\n  export AGENTD_SOCKET=%s PATH=%s/bin:$PATH\nEnd it with: agentd delete session demo; kill %s; rm -rf %s\n' \
       "$pid" "$AGENTD_SOCKET" "$PWD" "$pid" "$dir"
     return
@@ -88,6 +94,7 @@ say "The cluster, seen from main1"
 run agentd exec demo/main1 -- sh -c 'env | grep ^BACKENDAI_CLUSTER_ | sort'
 run agentd exec demo/main1 -- ssh sub1 hostname
 run agentd exec demo/main1 -- ssh sub2 hostname
+# shellcheck disable=SC2016 # main1's shell expands it
 run agentd exec demo/sub1 -- ssh main1 'echo "$(hostname) answers $(id -un)"'
 say "The log of sub1"
 run agentd logs --tail 5 demo/sub1
@@ -95,10 +102,7 @@ run agentd logs --tail 5 demo/sub1
 if [ "$KEEP" = 1 ]; then exit 0; fi
 
 say "A container is killed behind the agent's back: what is reported"
-sub2=$(docker ps -q --filter "label=ai.backend.agent-id=$agent_id" --filter "name=kernel" | while read -r id; do
-  [ "$(docker inspect -f '{{.Config.Hostname}}' "$id")" = sub2 ] && echo "$id"
-done)
-run docker kill "$sub2"
+run docker kill "$(container_of sub2)"
 for _ in $(seq 50); do
   agentd events | grep -q kernel_terminated && break
   sleep 0.1
@@ -108,14 +112,8 @@ run agentd get kernels
 
 say "The agent is stopped and the node damaged by hand"
 stop_daemon
-sub1=$(docker ps -q --filter "label=ai.backend.agent-id=$agent_id" | while read -r id; do
-  [ "$(docker inspect -f '{{.Config.Hostname}}' "$id")" = sub1 ] && echo "$id"
-done)
-main1=$(docker ps -q --filter "label=ai.backend.agent-id=$agent_id" | while read -r id; do
-  [ "$(docker inspect -f '{{.Config.Hostname}}' "$id")" = main1 ] && echo "$id"
-done)
-main1_kernel=$(docker inspect -f '{{index .Config.Labels "ai.backend.kernel-id"}}' "$main1")
-run docker rm -f "$sub1"
+main1_kernel=$(docker inspect -f '{{index .Config.Labels "ai.backend.kernel-id"}}' "$(container_of main1)")
+run docker rm -f "$(container_of sub1)"
 run docker create --name stray.$$ --label "ai.backend.agent-id=$agent_id" --label ai.backend.kernel-id=stray agentd.local/busybox:1 sleep 1
 run rm "$dir/scratches/$main1_kernel/config/environ.txt"
 
