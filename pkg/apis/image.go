@@ -41,4 +41,6 @@ type ImageStatus struct {
 	// Pulling is true while a pull is running; Progress describes it.
 	Pulling  bool   `json:"pulling,omitempty"`
 	Progress string `json:"progress,omitempty"`
+	// Attempts counts the pulls that failed.
+	Attempts int `json:"attempts,omitempty"`
 }

@@ -4,6 +4,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -54,12 +55,12 @@ func (r *Image) Reconcile(ctx context.Context, name string) (controller.Result, 
 		return controller.Result{}, err
 	} else if pull {
 		if seen, err = r.pull(ctx, name, ref); err != nil {
-			return controller.Result{}, err
+			return controller.Result{}, r.refused(img, err)
 		}
 	}
 	return controller.Result{}, r.observe(name, func(_ *apis.Meta, st *apis.ImageStatus) {
 		st.ID, st.Architecture, st.Labels, st.Env = seen.ID, seen.Architecture, seen.Labels, seen.Env
-		st.Pulling, st.Progress = false, ""
+		st.Pulling, st.Progress, st.Attempts = false, "", 0
 		st.Conditions.SetReady(img.Generation)
 	})
 }
@@ -107,6 +108,24 @@ func (r *Image) pull(ctx context.Context, name string, ref apis.ImageRef) (runti
 	return seen, nil
 }
 
+// refused counts failed pulls and gives up after a few: a registry that refuses
+// or does not answer would keep a kernel waiting for ever, since pulls are no
+// part of its start time. An engine that went down counts once at most: until it
+// is back nothing is pulled.
+func (r *Image) refused(img *apis.Image, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	n := img.Status.Attempts + 1
+	if oerr := r.observe(img.Name, func(_ *apis.Meta, st *apis.ImageStatus) { st.Attempts = n }); oerr != nil {
+		return oerr
+	}
+	if _, ok := apis.AsTerminal(err); !ok && n >= maxAttempts {
+		return apis.Terminal(apis.ReasonImagePull, fmt.Errorf("after %d attempts: %w", n, err))
+	}
+	return err
+}
+
 func (r *Image) observe(name string, fn func(*apis.Meta, *apis.ImageStatus)) error {
 	return r.store.Commit(func(tx *controller.Tx) error { return r.status.Observe(tx, name, fn) })
 }
@@ -114,7 +133,7 @@ func (r *Image) observe(name string, fn func(*apis.Meta, *apis.ImageStatus)) err
 // Report shows an error in the image's conditions.
 func (r *Image) Report(name string, err error) {
 	_ = r.observe(name, func(m *apis.Meta, st *apis.ImageStatus) {
-		st.Pulling = false
+		st.Pulling, st.Progress = false, ""
 		setError(&st.Conditions, m, err)
 	})
 }

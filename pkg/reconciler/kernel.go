@@ -5,6 +5,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -386,8 +387,9 @@ func (r *Kernel) bindingSpec(p parts) (apis.BindingSpec, error) {
 		return spec, err
 	}
 	spec.AvoidPorts = p.binding.Spec.AvoidPorts
+	// What the engine said counts for the ports that it was asked for, not for those leased since.
 	if c := p.container; c != nil && c.Status.PortInUse != 0 && p.bindingReady() &&
-		c.Status.Hash == apis.ContainerHash(c.Spec) {
+		c.Status.Hash == apis.ContainerHash(c.Spec) && slices.Equal(c.Spec.Ports, p.binding.Status.Ports) {
 		bad := c.Status.PortInUse
 		for _, l := range p.binding.Status.Ports {
 			if l.Host == bad || bad < 0 {
@@ -514,10 +516,20 @@ func (p parts) waitingFor() string {
 		if p.image != nil && p.image.Status.Progress != "" {
 			return "pulling its image: " + p.image.Status.Progress
 		}
+		if p.image != nil {
+			if c, ok := p.image.Status.Conditions.Get(apis.Ready); ok && c.Reason == apis.ReasonRetrying {
+				return "waiting for its image: " + c.Message
+			}
+		}
 		return "waiting for its image"
 	case !p.bindingReady():
 		return "waiting for devices and ports"
 	case !p.networkReady():
+		if p.network != nil {
+			if c, ok := p.network.Status.Conditions.Get(apis.Ready); ok && !c.Status && c.Message != "" {
+				return "waiting for its network: " + c.Message
+			}
+		}
 		return "waiting for its network"
 	case p.container == nil || p.container.Status.ID == "":
 		return "creating its container"
