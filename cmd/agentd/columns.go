@@ -160,9 +160,19 @@ func kernelView() view {
 	)
 }
 
+// byHost orders kernels by session, and within one as its hosts are.
+func byHost(a, b apis.Kernel) int {
+	session := func(k apis.Kernel) string { return cmp.Or(k.Spec.Environ[envSessionName], k.Spec.SessionID) }
+	return cmp.Or(cmp.Compare(session(a), session(b)), cmp.Compare(a.Spec.SessionID, b.Spec.SessionID),
+		cmp.Compare(a.Spec.LocalRank, b.Spec.LocalRank))
+}
+
+// envSessionName is the variable that carries a session's name (26.8).
+const envSessionName = "BACKENDAI_SESSION_NAME"
+
 // kernelName is SESSION/HOST, as ssh and logs take it.
 func kernelName(o apis.Kernel) string {
-	return cmp.Or(o.Spec.Environ["BACKENDAI_SESSION_NAME"], o.Spec.SessionID) + "/" + o.Spec.Hostname
+	return cmp.Or(o.Spec.Environ[envSessionName], o.Spec.SessionID) + "/" + o.Spec.Hostname
 }
 
 func services(o apis.Kernel) string {

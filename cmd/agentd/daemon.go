@@ -13,6 +13,7 @@ import (
 	"agentd/pkg/apis"
 	"agentd/pkg/apis/config"
 	"agentd/pkg/controller"
+	"agentd/pkg/controller/intake"
 )
 
 // askTime bounds a question that the daemon answers from memory.
@@ -31,7 +32,6 @@ func (g *globals) client() (*admin.Client, error) {
 type source struct {
 	client  *admin.Client
 	objects *admin.Objects // nil while the daemon answers
-	tables  *controller.Tables
 }
 
 // source connects to the daemon. Without one, the durable objects of the
@@ -67,11 +67,11 @@ func (c *source) openCheckpoint(cfg *config.Config) error {
 		return err
 	}
 	store := controller.NewStore(nil)
-	c.tables = controller.NewTables(store)
+	tables := controller.NewTables(store)
 	if _, err := store.Attach(mem); err != nil {
 		return err
 	}
-	c.objects = admin.NewObjects(store, c.tables)
+	c.objects = admin.NewObjects(tables, intake.NewDeclare(store, tables, controller.NewOutbox(tables)))
 	return nil
 }
 
@@ -100,9 +100,9 @@ func (c *source) get(ctx context.Context, kind apis.Kind, name string) (json.Raw
 		defer cancel()
 		return c.client.Get(ctx, kind, name)
 	}
-	o, ok := c.objects.Get(kind, name)
-	if !ok {
-		return nil, fmt.Errorf("%s %q: %w in the checkpoint; use the full name that \"agentd get %s -o name\" prints", kind, name, apis.ErrNotFound, kind)
+	o, err := c.objects.Find(kind, name)
+	if err != nil {
+		return nil, err
 	}
 	return json.Marshal(o)
 }

@@ -189,6 +189,7 @@ func (d *description) kernels(ctx context.Context, session string) error {
 	if err := d.title("Kernels"); err != nil {
 		return err
 	}
+	sortKernels(list)
 	t := newTable(d.out, "  HOST", "PHASE", "AGE", "ID", "MESSAGE")
 	for _, raw := range list {
 		var k apis.Kernel

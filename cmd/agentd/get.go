@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -88,7 +89,21 @@ func (g *globals) get(ctx context.Context, s streams, kind apis.Kind, name strin
 		_, err := fmt.Fprintf(s.err, "no %s\n", plural(kind))
 		return err
 	}
+	if kind == apis.KindKernel {
+		sortKernels(list)
+	}
 	return printObjects(s.out, kind, list, f)
+}
+
+// sortKernels puts kernels into the order of their hosts.
+func sortKernels(list []json.RawMessage) {
+	slices.SortStableFunc(list, func(a, b json.RawMessage) int {
+		var x, y apis.Kernel
+		if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+			return 0
+		}
+		return byHost(x, y)
+	})
 }
 
 func plural(kind apis.Kind) string {

@@ -128,12 +128,12 @@ func (p *progress) result(x admin.Progress) {
 	p.failed = !x.OK
 	switch {
 	case p.failed:
-		p.say(p.s.err, "agentd: %d of %d kernels are not %s: %s", bad, good+bad, p.goal, x.Message)
+		p.say(p.s.err, "agentd: %d of %s not %s: %s", bad, count(good+bad, "kernel"), p.goal, x.Message)
 		if x.Reason == "timeout" {
 			p.say(p.s.err, "agentd: nothing was undone, and agentd goes on; \"agentd get kernels\" shows how far it is")
 		}
 	case good > 0:
-		p.say(p.s.out, "%d of %d kernels %s in %s", good, good, p.goal, seconds(x.Elapsed))
+		p.say(p.s.out, "%s %s in %s", count(good, "kernel"), p.goal, seconds(x.Elapsed))
 	}
 }
 

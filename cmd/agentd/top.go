@@ -33,6 +33,10 @@ func newTopCommand(s streams, g *globals) *cobra.Command {
 }
 
 func top(ctx context.Context, s streams, from *source) error {
+	held, err := heldBy(ctx, from)
+	if err != nil {
+		return err
+	}
 	nodes, err := from.list(ctx, apis.KindNode)
 	if err != nil {
 		return err
@@ -42,7 +46,7 @@ func top(ctx context.Context, s streams, from *source) error {
 		if err := json.Unmarshal(raw, &n); err != nil {
 			return err
 		}
-		if err := topNode(s, n.Status); err != nil {
+		if err := topNode(s, n.Status, held); err != nil {
 			return err
 		}
 	}
@@ -56,9 +60,7 @@ func top(ctx context.Context, s streams, from *source) error {
 			return err
 		}
 	}
-	slices.SortStableFunc(kernels, func(a, b apis.Kernel) int {
-		return cmp.Or(cmp.Compare(a.Spec.SessionID, b.Spec.SessionID), cmp.Compare(a.Spec.LocalRank, b.Spec.LocalRank))
-	})
+	slices.SortStableFunc(kernels, byHost)
 	t := newTable(s.out, "KERNEL", "PHASE", "AGE", "SLOTS", "IMAGE")
 	for _, k := range kernels {
 		t.row(kernelName(k), string(k.Status.Phase), age(cmp.Or(k.Status.StartedAt, k.Status.CreatedAt)), amounts(k.Spec.Slots), k.Spec.Image.Canonical)
@@ -66,20 +68,43 @@ func top(ctx context.Context, s streams, from *source) error {
 	return t.Flush()
 }
 
+// heldBy sums what the bindings hold: the node's own sum is some seconds old.
+func heldBy(ctx context.Context, from *source) (slots.Amounts, error) {
+	list, err := from.list(ctx, apis.KindBinding)
+	if err != nil {
+		return nil, err
+	}
+	sum := slots.Amounts{}
+	for _, raw := range list {
+		var b apis.Binding
+		if err := json.Unmarshal(raw, &b); err != nil {
+			return nil, err
+		}
+		for _, bySlot := range b.Status.Allocations {
+			for slot, byDevice := range bySlot {
+				for _, text := range byDevice {
+					a, err := slots.ParseAmount(text)
+					if err != nil {
+						return nil, fmt.Errorf("binding %s, slot %s: %w", b.Name, slot, err)
+					}
+					sum = sum.Add(slots.Amounts{slot: a})
+				}
+			}
+		}
+	}
+	return sum, nil
+}
+
 // topNode shows each slot of the node.
-func topNode(s streams, st apis.NodeStatus) error {
+func topNode(s streams, st apis.NodeStatus, held slots.Amounts) error {
 	capacity, err := slots.ParseAmounts(st.Capacity)
 	if err != nil || len(capacity) == 0 {
 		return err
 	}
 	t := newTable(s.out, "SLOT", "CAPACITY", "ALLOCATED", "FREE", "RESERVED")
 	for _, name := range capacity.Slots() {
-		one := func(m map[string]string) string { return cmp.Or(m[name], "0") }
-		free := "?"
-		if held, err := slots.ParseAmount(one(st.Allocated)); err == nil {
-			free = capacity[name].Sub(held).Plain()
-		}
-		t.row(name, slotValue(name, one(st.Capacity)), slotValue(name, one(st.Allocated)), slotValue(name, free), slotValue(name, one(st.Reserved)))
+		t.row(name, slotValue(name, capacity[name].Plain()), slotValue(name, held[name].Plain()),
+			slotValue(name, capacity[name].Sub(held[name]).Plain()), slotValue(name, cmp.Or(st.Reserved[name], "0")))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"agentd/pkg/apis"
 	"agentd/pkg/controller"
+	"agentd/pkg/controller/intake"
 )
 
 // KindName is what people call a kind.
@@ -62,13 +63,14 @@ type kindReader struct {
 
 // Objects reads all kinds of a store by name of the kind.
 type Objects struct {
-	store   *controller.Store
+	declare *intake.Declare
 	readers map[apis.Kind]kindReader
 }
 
-// NewObjects returns a reader of every kind.
-func NewObjects(s *controller.Store, t *controller.Tables) *Objects {
-	return &Objects{store: s, readers: map[apis.Kind]kindReader{
+// NewObjects returns a reader of every kind. The door knows what people call
+// sessions and kernels.
+func NewObjects(t *controller.Tables, d *intake.Declare) *Objects {
+	return &Objects{declare: d, readers: map[apis.Kind]kindReader{
 		apis.KindNode:           readerOf(t.Nodes),
 		apis.KindClusterSession: readerOf(t.Sessions),
 		apis.KindKernel:         readerOf(t.Kernels),
@@ -108,6 +110,33 @@ func (o *Objects) List(kind apis.Kind) []any { return o.readers[kind].list() }
 
 // Get returns one object by its own name.
 func (o *Objects) Get(kind apis.Kind, name string) (any, bool) { return o.readers[kind].get(name) }
+
+// Find resolves the names that people use: for a session its title, for a
+// kernel and its parts SESSION/HOST or the beginning of an ID.
+func (o *Objects) Find(kind apis.Kind, ref string) (any, error) {
+	if x, ok := o.Get(kind, ref); ok {
+		return x, nil
+	}
+	name := ""
+	switch kind { //nolint:exhaustive // the other kinds have one name only
+	case apis.KindClusterSession:
+		x, err := o.declare.FindSession(ref)
+		if err != nil {
+			return nil, err
+		}
+		name = x.Name
+	case apis.KindKernel, apis.KindBinding, apis.KindScratch, apis.KindContainer:
+		x, err := o.declare.FindKernel(ref)
+		if err != nil {
+			return nil, err
+		}
+		name = x.Name
+	}
+	if x, ok := o.Get(kind, name); ok {
+		return x, nil
+	}
+	return nil, fmt.Errorf("%s %q: %w", kind, ref, apis.ErrNotFound)
+}
 
 // Names returns the names of all objects of a kind, sorted.
 func (o *Objects) Names(kind apis.Kind) []string { return o.readers[kind].names() }

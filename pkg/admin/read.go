@@ -5,7 +5,6 @@ package admin
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -35,39 +34,12 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.find(kind, r.PathValue("name"))
+	o, err := s.objects.Find(kind, r.PathValue("name"))
 	if err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, o)
 	return nil
-}
-
-// find resolves the names that people use: for a session its title, for a
-// kernel and its parts SESSION/HOST or the beginning of an ID.
-func (s *Server) find(kind apis.Kind, ref string) (any, error) {
-	if o, ok := s.objects.Get(kind, ref); ok {
-		return o, nil
-	}
-	name := ""
-	switch kind { //nolint:exhaustive // the other kinds have one name only
-	case apis.KindClusterSession:
-		x, err := s.deps.Declare.FindSession(ref)
-		if err != nil {
-			return nil, err
-		}
-		name = x.Name
-	case apis.KindKernel, apis.KindBinding, apis.KindScratch, apis.KindContainer:
-		x, err := s.deps.Declare.FindKernel(ref)
-		if err != nil {
-			return nil, err
-		}
-		name = x.Name
-	}
-	if o, ok := s.objects.Get(kind, name); ok {
-		return o, nil
-	}
-	return nil, fmt.Errorf("%s %q: %w", kind, ref, apis.ErrNotFound)
 }
 
 // pending collects the names of a kind that changed since they were last asked for.

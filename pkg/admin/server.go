@@ -68,7 +68,7 @@ type Server struct {
 // NewServer returns a server; it listens when Serve is called.
 func NewServer(d Deps) *Server {
 	s := &Server{
-		deps: d, objects: NewObjects(d.Set.Store, d.Set.Tables), mux: http.NewServeMux(),
+		deps: d, objects: NewObjects(d.Set.Tables, d.Declare), mux: http.NewServeMux(),
 		since: time.Now().UTC(), streams: make(chan struct{}, maxStreams),
 	}
 	s.handle("GET /healthz", s.health)

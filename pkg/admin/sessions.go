@@ -58,7 +58,10 @@ func (s *Server) createSessions(w http.ResponseWriter, r *http.Request) error {
 		var errs []error
 		for _, x := range sessions {
 			if err := s.deps.Check(x); err != nil {
-				errs = append(errs, fmt.Errorf("session %s: %w: %w", x.Spec.Title, apis.ErrInvalid, err))
+				if !errors.Is(err, apis.ErrInvalid) {
+					err = fmt.Errorf("%w: %w", apis.ErrInvalid, err)
+				}
+				errs = append(errs, fmt.Errorf("session %s: %w", x.Spec.Title, err))
 			}
 		}
 		if err := errors.Join(errs...); err != nil {
@@ -211,11 +214,9 @@ func (s *Server) storedSessions(list []intake.Session) []toldSession {
 func (s *Server) storedSession(x *apis.ClusterSession) toldSession {
 	t := toldSession{id: x.Name, title: cmp.Or(x.Spec.Title, x.Name)}
 	for _, id := range x.Spec.Kernels {
-		host := id
-		if k, ok := s.deps.Set.Tables.Kernels.Reader().Get(id); ok {
-			host = k.Spec.Hostname
+		if k, ok := s.deps.Set.Tables.Kernels.Reader().Get(id); ok { // others have ended before
+			t.kernels = append(t.kernels, toldKernel{id, k.Spec.Hostname})
 		}
-		t.kernels = append(t.kernels, toldKernel{id, host})
 	}
 	return t
 }
