@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sys/unix"
 
 	"agentd/pkg/admin"
@@ -53,11 +54,15 @@ type machine struct {
 
 // newMachine makes the directories and connects the parts; it changes nothing on the engine.
 func newMachine(cfg *config.Config, log logr.Logger) (*machine, error) {
+	if b := cfg.Agent.Backend; b != config.BackendDocker {
+		return nil, fmt.Errorf("agent.backend is %q, and agentd runs kernels only on %q; set it, or leave this node to another agent", b, config.BackendDocker)
+	}
 	host, _ := os.Hostname() // the agent ID is made up without one
 	m := &machine{
 		cfg: cfg, log: log, registry: prometheus.NewRegistry(),
 		agentID: config.AgentID(cfg.Agent.ID, host, config.Instance{}, uuid.NewString),
 	}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.metrics = controller.NewMetrics(m.registry)
 	if err := cfg.CreateDirs(); err != nil {
 		return nil, err
