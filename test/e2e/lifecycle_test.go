@@ -248,7 +248,7 @@ func TestOwnEnds(t *testing.T) {
 	for _, k := range a.get("kernels") {
 		id[str(dig(k, "spec", "hostname"))] = str(dig(k, "metadata", "name"))
 	}
-	a.in(a.at("sub6"), "sh", "-c", "kill -9 -1") // the user's broad kill hits the runner as well
+	a.in(a.at("sub6"), "sh", "-c", "kill -9 -1")    // the user's broad kill hits the runner as well
 	a.in(a.at("sub1"), "sh", "-c", "kill -TERM -1") // the runner is the user's process, and a stop signal a normal end
 	a.docker("kill", a.container(id["sub2"]))
 	a.docker("rm", "-f", a.container(id["sub3"]))
