@@ -149,7 +149,7 @@ func (g *globals) delete(cmd *cobra.Command, s streams, file string, args []stri
 
 func fileFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVarP(into, "file", "f", "", "session file, or - for standard input")
-	_ = cmd.MarkFlagFilename("file", "yaml", "yml") //nolint:errcheck // the flag was defined just now
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml") // the flag was defined just now
 }
 
 // readSessionFile reads a session file, no more than one may have.

@@ -20,7 +20,7 @@ func newConfigCommand(s streams, g *globals) *cobra.Command {
 		Short: "Check, show or begin an agent.toml",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help() //nolint:errcheck // nothing can be said any more
+			_ = cmd.Help() // nothing can be said any more
 			return usagef("one of check, show and sample is needed")
 		},
 	}

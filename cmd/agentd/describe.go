@@ -53,7 +53,7 @@ func (o *described) conditions() apis.Conditions {
 	var st struct {
 		Conditions apis.Conditions `json:"conditions"`
 	}
-	_ = json.Unmarshal(o.Status, &st) //nolint:errcheck // events have none
+	_ = json.Unmarshal(o.Status, &st) // events have none
 	return st.Conditions
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,14 +57,12 @@ ID, or by the beginning of one. While no daemon runs, the checkpoint is shown.`,
 
 // kindHelp lists the kinds with their names.
 func kindHelp() string {
-	out := "Kinds:"
+	var out strings.Builder
+	out.WriteString("Kinds:")
 	for _, k := range admin.KindNames() {
-		out += fmt.Sprintf("\n  %-16s", k.Plural)
-		for _, n := range k.Short {
-			out += " " + n
-		}
+		fmt.Fprintf(&out, "\n  %-16s %s", k.Plural, strings.Join(k.Short, " "))
 	}
-	return out
+	return out.String()
 }
 
 func (g *globals) get(ctx context.Context, s streams, kind apis.Kind, name string, f format) error {

@@ -59,13 +59,11 @@ func run(args []string, s streams) int {
 	if err == nil {
 		return exitOK
 	}
-	var code exitError
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[exitError](err); ok {
 		return int(code)
 	}
 	fmt.Fprintf(s.err, "agentd: %v\n", err)
-	var usage usageError
-	if errors.As(err, &usage) || errors.Is(err, config.ErrUsage) {
+	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, config.ErrUsage) {
 		fmt.Fprintf(s.err, "See \"%s --help\".\n", cmd.CommandPath())
 		return exitUsage
 	}

@@ -35,7 +35,7 @@ func formatFlag(cmd *cobra.Command, into *format, known ...format) {
 		names[i] = string(f)
 	}
 	cmd.Flags().VarP(&formatValue{into, known}, "output", "o", "output format: "+strings.Join(names, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag was defined just now
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag was defined just now
 }
 
 // formatValue is a flag that takes known formats only.

@@ -107,7 +107,7 @@ func (g *globals) addConfigFlag(cmd *cobra.Command) {
 		return nil
 	})
 	for _, name := range []string{"config-path", "debug"} {
-		_ = f.MarkHidden(name) //nolint:errcheck // it was defined just now
+		_ = f.MarkHidden(name) // it was defined just now
 	}
 }
 
@@ -120,7 +120,7 @@ func (g *globals) findConfig() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("working directory: %w", err)
 	}
-	home, _ := os.UserHomeDir() //nolint:errcheck // one place less to look at
+	home, _ := os.UserHomeDir() // one place less to look at
 	return config.Find(g.config, os.Getenv, cwd, home, os.Stat)
 }
 

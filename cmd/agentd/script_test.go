@@ -14,9 +14,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"agentd/pkg/admin/admintest"
 	"agentd/pkg/controller"
 	"agentd/pkg/controller/intake"
+	"agentd/test/admintest"
 )
 
 func TestMain(m *testing.M) {
@@ -101,8 +101,7 @@ func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	got := 0
 	err = ts.Exec(args[1], args[2:]...)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = exit.ExitCode()
 	} else {
 		ts.Check(err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"agentd/pkg/admin/admintest"
+	"agentd/test/admintest"
 )
 
 // inTerminal runs a command line in a process of its own with a terminal for

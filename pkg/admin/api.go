@@ -115,8 +115,7 @@ func encodeFailure(err error) (int, failure) {
 			return c.status, failure{Error: err.Error(), Class: c.name}
 		}
 	}
-	var big *http.MaxBytesError
-	if errors.As(err, &big) {
+	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		text := fmt.Sprintf("the request is too large; at most %d bytes are accepted", big.Limit)
 		return http.StatusRequestEntityTooLarge, failure{Error: text, Class: "invalid"}
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -60,9 +61,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if err != nil {
 		return nil, err
 	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, c.unreachable(ctx, err)
@@ -96,8 +95,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		why, way = "permission denied", "only root and the user of the daemon may use it"
 	default:
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
 		why = err.Error()

@@ -5,13 +5,12 @@ package admin_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"agentd/pkg/admin"
-	"agentd/pkg/admin/admintest"
+	"agentd/test/admintest"
 )
 
 const (
@@ -50,9 +49,10 @@ func socketDir(t *testing.T) string {
 	return dir
 }
 
-func example(t *testing.T, name string) []byte {
+// cluster is a session file with three kernels.
+func cluster(t *testing.T) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("../../examples", name))
+	data, err := os.ReadFile("../../examples/cluster.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

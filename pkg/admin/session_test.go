@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 func TestApplyAndDeleteCluster(t *testing.T) {
 	d, c, ctx := start(t)
 	var lines []admin.Progress
-	if err := c.Apply(ctx, "cluster.yaml", example(t, "cluster.yaml"), wait, collect(&lines)); err != nil {
+	if err := c.Apply(ctx, "cluster.yaml", cluster(t), wait, collect(&lines)); err != nil {
 		t.Fatal(err)
 	}
 	if lines[0].Type != admin.ProgressAccepted || lines[0].Session != "demo" {
@@ -42,7 +43,7 @@ func TestApplyAndDeleteCluster(t *testing.T) {
 		t.Errorf("%d containers, want 3", n)
 	}
 	// The same file again is the same wish.
-	if last := apply(t, ctx, c, string(example(t, "cluster.yaml"))); !last.OK {
+	if last := apply(t, ctx, c, string(cluster(t))); !last.OK {
 		t.Errorf("again: %+v", last)
 	}
 	if n := len(d.World.Containers()); n != 3 {
@@ -50,7 +51,7 @@ func TestApplyAndDeleteCluster(t *testing.T) {
 	}
 
 	lines = nil
-	if err := c.DeleteFile(ctx, "cluster.yaml", example(t, "cluster.yaml"), wait, collect(&lines)); err != nil {
+	if err := c.DeleteFile(ctx, "cluster.yaml", cluster(t), wait, collect(&lines)); err != nil {
 		t.Fatal(err)
 	}
 	if last := lines[len(lines)-1]; !last.OK {
@@ -60,7 +61,7 @@ func TestApplyAndDeleteCluster(t *testing.T) {
 		t.Errorf("%d things are left on the node", n)
 	}
 	lines = nil
-	if err := c.DeleteFile(ctx, "cluster.yaml", example(t, "cluster.yaml"), wait, collect(&lines)); err != nil {
+	if err := c.DeleteFile(ctx, "cluster.yaml", cluster(t), wait, collect(&lines)); err != nil {
 		t.Fatal(err)
 	}
 	if lines[0].Type != admin.ProgressAbsent || !lines[len(lines)-1].OK {
@@ -137,7 +138,8 @@ func TestFinishedCommandIsNoFailure(t *testing.T) {
 	for _, code := range []int{0, 3} {
 		var lines []admin.Progress
 		go func() { // it ends as soon as it runs
-			for !d.World.Exit(id, code) && ctx.Err() == nil {
+			for ctx.Err() == nil && !d.World.Exit(id, code) {
+				runtime.Gosched()
 			}
 		}()
 		if err := c.Apply(ctx, "f.yaml", []byte(file), wait, collect(&lines)); err != nil {
@@ -160,7 +162,7 @@ func TestFinishedCommandIsNoFailure(t *testing.T) {
 
 func TestDeleteKernel(t *testing.T) {
 	_, c, ctx := start(t)
-	apply(t, ctx, c, string(example(t, "cluster.yaml")))
+	apply(t, ctx, c, string(cluster(t)))
 	var lines []admin.Progress
 	if err := c.DeleteKernel(ctx, "demo/sub2", wait, collect(&lines)); err != nil {
 		t.Fatal(err)
@@ -178,7 +180,7 @@ func TestDeleteKernel(t *testing.T) {
 		t.Errorf("a session that does not exist: %v", err)
 	}
 	// The file does not silently bring the kernel back: its session has lost it.
-	err := c.Apply(ctx, "f.yaml", example(t, "cluster.yaml"), wait, collect(&lines))
+	err := c.Apply(ctx, "f.yaml", cluster(t), wait, collect(&lines))
 	if !errors.Is(err, apis.ErrConflict) {
 		t.Errorf("apply of a session that lost a kernel: %v", err)
 	}
@@ -186,7 +188,7 @@ func TestDeleteKernel(t *testing.T) {
 
 func TestGetByAnyName(t *testing.T) {
 	_, c, ctx := start(t)
-	apply(t, ctx, c, string(example(t, "cluster.yaml")))
+	apply(t, ctx, c, string(cluster(t)))
 	sid := intake.SessionID("demo")
 	kid := intake.KernelID(sid, "sub1")
 	for _, x := range []struct {
@@ -194,11 +196,19 @@ func TestGetByAnyName(t *testing.T) {
 		ref  string
 		want string
 	}{
-		{apis.KindClusterSession, "demo", sid}, {apis.KindClusterSession, sid, sid}, {apis.KindClusterSession, sid[:8], sid},
-		{apis.KindKernel, "demo/sub1", kid}, {apis.KindKernel, kid, kid}, {apis.KindKernel, kid[:8], kid}, {apis.KindKernel, sid + "/sub1", kid},
-		{apis.KindContainer, "demo/sub1", kid}, {apis.KindBinding, "demo/sub1", kid}, {apis.KindScratch, "demo/sub1", kid},
+		{apis.KindClusterSession, "demo", sid},
+		{apis.KindClusterSession, sid, sid},
+		{apis.KindClusterSession, sid[:8], sid},
+		{apis.KindKernel, "demo/sub1", kid},
+		{apis.KindKernel, kid, kid},
+		{apis.KindKernel, kid[:8], kid},
+		{apis.KindKernel, sid + "/sub1", kid},
+		{apis.KindContainer, "demo/sub1", kid},
+		{apis.KindBinding, "demo/sub1", kid},
+		{apis.KindScratch, "demo/sub1", kid},
 		{apis.KindImage, "agentd.local/busybox:1+local", "agentd.local/busybox:1+local"},
-		{apis.KindNetwork, "bai-singlenode-" + sid, "bai-singlenode-" + sid}, {apis.KindNode, "i-test", "i-test"},
+		{apis.KindNetwork, "bai-singlenode-" + sid, "bai-singlenode-" + sid},
+		{apis.KindNode, "i-test", "i-test"},
 	} {
 		raw, err := c.Get(ctx, x.kind, x.ref)
 		if err != nil {

@@ -136,7 +136,7 @@ func Parse(data []byte, file string) ([]Session, error) {
 
 // addAll takes joined errors apart, so that each gets its line.
 func addAll(p *problems, line int, err error) {
-	if many, ok := err.(interface{ Unwrap() []error }); ok && strings.Contains(err.Error(), "\n") { //nolint:errorlint // this one, not one in its chain
+	if many, ok := err.(interface{ Unwrap() []error }); ok && strings.Contains(err.Error(), "\n") {
 		for _, e := range many.Unwrap() {
 			addAll(p, line, e)
 		}

@@ -85,10 +85,10 @@ func (k *fileReplica) kernel() apis.KernelSpec {
 		out.Image.Pull, out.Image.Local = apis.PullNone, true
 	}
 	for name, text := range merged(map[string]amount{"cpu": defaultCPU, "mem": defaultMem}, k.Slots) {
-		out.Slots[name], _ = slotText(name, string(text)) //nolint:errcheck // a bad one was reported by check
+		out.Slots[name], _ = slotText(name, string(text)) // a bad one was reported by check
 	}
 	if k.Shm != nil {
-		out.ShmBytes, _ = byteCount(string(*k.Shm)) //nolint:errcheck // as above
+		out.ShmBytes, _ = byteCount(string(*k.Shm)) // as above
 	}
 	for _, m := range k.Mounts {
 		out.Mounts = append(out.Mounts, apis.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})

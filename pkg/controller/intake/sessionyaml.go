@@ -45,7 +45,7 @@ func (e *FileError) Error() string {
 }
 
 // Is puts every FileError into the class of invalid input.
-func (e *FileError) Is(target error) bool { return target == apis.ErrInvalid } //nolint:errorlint // comparing with the class itself
+func (e *FileError) Is(target error) bool { return target == apis.ErrInvalid }
 
 // problems collects what is wrong with one file.
 type problems struct {
@@ -89,7 +89,7 @@ func documents(data []byte, p *problems) []*yaml.Node {
 		case err != nil:
 			text, line := err.Error(), 0
 			if m := syntaxLine.FindStringSubmatch(text); m != nil {
-				line, _ = strconv.Atoi(m[1]) //nolint:errcheck // digits; 0 if there are too many of them
+				line, _ = strconv.Atoi(m[1]) // digits; 0 if there are too many of them
 				text = text[len(m[0]):]
 			}
 			p.add(line, "", "this is not YAML: %s", strings.TrimPrefix(text, "yaml: "))

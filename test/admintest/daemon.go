@@ -119,7 +119,7 @@ func (d *Daemon) relist(ctx context.Context, node runtime.Node) {
 			return
 		case <-tick.C:
 			if listed, err := node.Containers.List(ctx); err == nil {
-				_ = d.Set.Seen(listed) //nolint:errcheck // the next listing does as well
+				_ = d.Set.Seen(listed) // the next listing does as well
 			}
 		}
 	}
