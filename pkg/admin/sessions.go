@@ -140,6 +140,7 @@ func (s *Server) deleteSessions(w http.ResponseWriter, r *http.Request) error {
 	if !wait {
 		return t.result(nil)
 	}
+	t.finish = s.deps.Declare.WaitSessionGone // its network goes with it
 	return t.run(r.Context(), timeout, s.waitGone)
 }
 

@@ -29,6 +29,8 @@ type teller struct {
 	changed  *pending
 	stop     func()
 	last     map[string]Progress
+	// finish, if there is one, waits for the rest of a session after its kernels.
+	finish func(ctx context.Context, sessionID string) error
 }
 
 // newTeller starts following the kernels; stop has to be called.
@@ -83,6 +85,14 @@ func (t *teller) run(ctx context.Context, timeout time.Duration, wait func(conte
 		o.p.Type = ProgressKernelDone
 		if err := t.tell(o.session, o.kernel, o.p); err != nil {
 			return err
+		}
+	}
+	for _, x := range t.sessions {
+		if t.finish == nil {
+			break
+		}
+		if err := t.finish(ctx, x.id); err != nil {
+			failed = append(failed, outcome{x, toldKernel{host: "its network"}, Progress{Reason: "timeout", Message: err.Error()}})
 		}
 	}
 	return t.result(failed)
