@@ -42,6 +42,8 @@ type rig struct {
 	door   *intake.Declare
 	plug   *plug
 	stop   func()
+	seen   int  // changes of the world that a story has looked at
+	adopt  bool // the checkpoint was lost
 }
 
 func newRig(t *testing.T, br breakage) *rig {
@@ -168,6 +170,11 @@ func (r *rig) boot() {
 	listed, err := node.Containers.List(ctx)
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if r.adopt {
+		if _, err := reconciler.Adopt(ctx, store, r.tables, node, listed); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	_ = set.Seen(listed)
 	wait := set.Start(ctx)

@@ -36,6 +36,8 @@ const (
 type World struct {
 	// Fault, when set, decides about every change. It must not call the world.
 	Fault func(Change) Outcome
+	// Refuse, when set, makes a change fail with an error of the engine's own.
+	Refuse func(Change) error
 	// Delay is how long every change takes.
 	Delay time.Duration
 
@@ -228,6 +230,11 @@ func (w *World) change(ctx context.Context, c Change, do func() error) error {
 	out := Works
 	if w.Fault != nil {
 		out = w.Fault(c)
+	}
+	if w.Refuse != nil {
+		if err := w.Refuse(c); err != nil {
+			return err
+		}
 	}
 	if out == NotDone {
 		return fmt.Errorf("%s: %w: not done", c, apis.ErrUnavailable)
