@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -146,9 +148,10 @@ func runDaemon(ctx context.Context, s streams, g *globals) error {
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(gctx, ln) })
 	observer := m.observer(gctx, b)
-	group.Go(func() error { return observer.Run(gctx) })
+	group.Go(func() error { return unlessDone(gctx, observer.Run(gctx)) })
 	group.Go(func() error { m.askEngine(gctx, &info); return nil })
 	group.Go(func() error { b.openGate(gctx); return nil })
+	group.Go(func() error { return m.serveMetrics(gctx) })
 	group.Go(func() error {
 		select {
 		case <-store.Fatal():
@@ -189,6 +192,31 @@ func (m *machine) observer(ctx context.Context, b *boot) *runtime.Observer {
 		m.log.Info("the engine answers")
 	}
 	return o
+}
+
+// unlessDone drops the error of something that ended because it was told to.
+func unlessDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// serveMetrics serves the registry at agentd.metrics-addr, if that is set.
+func (m *machine) serveMetrics(ctx context.Context) error {
+	addr := m.cfg.Agentd.MetricsAddr
+	if addr == nil {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	srv := &http.Server{Addr: addr.String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	if err := srv.ListenAndServe(); ctx.Err() == nil {
+		return fmt.Errorf("agentd.metrics-addr: %w", err)
+	}
+	return nil
 }
 
 // openGate lets the sweep remove things once every name had one pass over a
