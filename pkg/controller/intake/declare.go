@@ -111,12 +111,16 @@ func (d *Declare) DestroySession(id, reason, message string) error {
 }
 
 // DestroyKernel asks for the end of one kernel. A kernel that does not exist is
-// reported as already terminated, unless events are suppressed, and is success.
+// reported as already terminated, unless its end still stands among the events or
+// events are suppressed, and is success.
 func (d *Declare) DestroyKernel(kernelID, sessionID, reason string, suppress bool) error {
+	_, reported := controller.LastEnd(d.events, kernelID)
 	return d.store.Commit(func(tx *controller.Tx) error {
 		k, ok := d.kernels.GetIn(tx, kernelID)
 		switch {
 		case !ok && suppress:
+			return nil
+		case !ok && reported:
 			return nil
 		case !ok:
 			return d.outbox.Add(tx, apis.EventSpec{
