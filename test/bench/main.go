@@ -106,7 +106,6 @@ state-dir = %q
 [agent]
 backend = "docker"
 id = %q
-kernel-creation-concurrency = 8
 [container]
 scratch-root = %q
 kernel-uid = 1000
