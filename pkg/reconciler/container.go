@@ -56,7 +56,11 @@ func (r *Container) Reconcile(ctx context.Context, name string) (controller.Resu
 		})
 	}
 	seen, found, err := r.node.Find(ctx, c.Spec.EngineName)
-	if err != nil {
+	switch {
+	case errors.Is(err, apis.ErrConflict) && !c.Deleting && c.Status.StartedFor == 0:
+		return controller.Result{}, apis.Terminal(apis.ReasonInvalid, err)
+	case errors.Is(err, apis.ErrConflict): // ours is gone, and somebody else's of that name is none of our business
+	case err != nil:
 		return controller.Result{}, fmt.Errorf("looking for container %s: %w", c.Spec.EngineName, err)
 	}
 	switch {

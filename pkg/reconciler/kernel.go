@@ -509,34 +509,47 @@ func (r *Kernel) observe(tx *controller.Tx, p parts, ready bool) error {
 	return r.tell(tx, p.k, phase, st)
 }
 
-// waitingFor says in a few words what the kernel lacks.
+// waitingFor says in a few words what the kernel lacks, and why it has to wait.
 func (p parts) waitingFor() string {
+	what := "waiting for the runner inside it"
+	var lacks apis.Conditions
 	switch {
 	case p.image == nil || !p.image.Status.Conditions.IsReady(p.image.Generation):
-		if p.image != nil && p.image.Status.Progress != "" {
-			return "pulling its image: " + p.image.Status.Progress
-		}
+		what = "waiting for its image"
 		if p.image != nil {
-			if c, ok := p.image.Status.Conditions.Get(apis.Ready); ok && c.Reason == apis.ReasonRetrying {
-				return "waiting for its image: " + c.Message
+			lacks = p.image.Status.Conditions
+			if p.image.Status.Progress != "" {
+				what = "pulling its image: " + p.image.Status.Progress
 			}
 		}
-		return "waiting for its image"
 	case !p.bindingReady():
-		return "waiting for devices and ports"
+		what = "waiting for devices and ports"
+		if p.binding != nil {
+			lacks = p.binding.Status.Conditions
+		}
 	case !p.networkReady():
+		what = "waiting for its network"
 		if p.network != nil {
 			if c, ok := p.network.Status.Conditions.Get(apis.Ready); ok && !c.Status && c.Message != "" {
-				return "waiting for its network: " + c.Message
+				return what + ": " + c.Message
 			}
 		}
-		return "waiting for its network"
-	case p.container == nil || p.container.Status.ID == "":
-		return "creating its container"
+	case p.container == nil:
+		what = "creating its container"
+		if p.scratch != nil {
+			lacks = p.scratch.Status.Conditions
+		}
 	case p.container.Status.State != apis.ContainerRunning:
-		return "starting its container"
+		what = "starting its container"
+		if p.container.Status.ID == "" {
+			what = "creating its container"
+		}
+		lacks = p.container.Status.Conditions
 	}
-	return "waiting for the runner inside it"
+	if c, ok := lacks.Get(apis.Ready); ok && c.Reason == apis.ReasonRetrying {
+		what += ": " + c.Message
+	}
+	return what
 }
 
 // tell adds the event of a phase that begins. A restart is not reported as a

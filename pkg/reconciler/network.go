@@ -4,6 +4,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -53,7 +54,11 @@ func (r *Network) Reconcile(ctx context.Context, name string) (controller.Result
 	}
 	id, err := r.node.Ensure(ctx, name, n.Spec)
 	if err != nil {
-		return controller.Result{}, fmt.Errorf("network %s: %w", name, err)
+		err = fmt.Errorf("network %s: %w", name, err)
+		if errors.Is(err, apis.ErrConflict) && n.Status.ID == "" {
+			err = apis.Terminal(apis.ReasonInvalid, err) // somebody else's does not go away by itself
+		}
+		return controller.Result{}, err
 	}
 	err = r.observe(name, func(m *apis.Meta, st *apis.NetworkStatus) {
 		st.ID = id

@@ -4,6 +4,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"agentd/pkg/apis"
@@ -36,7 +37,11 @@ func (r *Scratch) Reconcile(ctx context.Context, name string) (controller.Result
 		return controller.Result{}, nil
 	}
 	if s.Deleting {
-		if err := r.node.Remove(ctx, name); err != nil {
+		err := r.node.Remove(ctx, name)
+		if errors.Is(err, apis.ErrConflict) && s.Status.Path == "" {
+			err = nil // what is in the way was never ours
+		}
+		if err != nil {
 			return controller.Result{}, fmt.Errorf("removing scratch of kernel %s: %w", name, err)
 		}
 		return controller.Result{}, r.observe(name, func(m *apis.Meta, _ *apis.ScratchStatus) { m.DropFinalizer(finScratch) })
@@ -49,7 +54,11 @@ func (r *Scratch) Reconcile(ctx context.Context, name string) (controller.Result
 	}
 	path, _, err := r.node.Ensure(ctx, name, s.Spec)
 	if err != nil {
-		return controller.Result{}, fmt.Errorf("scratch of kernel %s: %w", name, err)
+		err = fmt.Errorf("scratch of kernel %s: %w", name, err)
+		if errors.Is(err, apis.ErrConflict) && s.Status.Path == "" {
+			err = apis.Terminal(apis.ReasonStorage, err) // somebody else's does not go away by itself
+		}
+		return controller.Result{}, err
 	}
 	return controller.Result{}, r.observe(name, func(_ *apis.Meta, st *apis.ScratchStatus) {
 		st.Path = path

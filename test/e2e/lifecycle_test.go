@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,6 +51,81 @@ func TestApplyAgain(t *testing.T) {
 		}
 		a.unchanged(before, "another "+what)
 	}
+	a.must("delete", "-f", file)
+	a.mustBeClean()
+}
+
+// TestLeftOfCrash: what an attempt left that nobody remembers is replaced, and does not disturb the next one (B002).
+func TestLeftOfCrash(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	file := a.apply("three", session(a.name("three"), busybox, 0))
+	id := a.kernel("main1")
+	name := strings.TrimPrefix(a.inspect(id, "{{.Name}}"), "/")
+	a.must("delete", "-f", file)
+	a.mustBeClean()
+
+	for _, dir := range []string{"config", "work/.ssh"} {
+		if err := os.MkdirAll(a.path("scratches", id, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(a.path("scratches", id, "config", "environ.txt"), []byte("OLD=1\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	a.docker("create", "--name", name, "--label", "ai.backend.kernel-id="+id, "--label", "ai.backend.agent-id="+a.id, "--label", "ai.backend.owner="+a.id, busybox, "true")
+	a.must("apply", "-f", file)
+	if got := a.containers(); len(got) != 1 {
+		t.Errorf("containers %q, want one", got)
+	}
+	if got := a.sh(a.at("main1"), "hostname; grep -c OLD /home/config/environ.txt || true; stat -c %a /home/config"); got != "main1\n0\n750" {
+		t.Errorf("inside: %q", got)
+	}
+	a.must("delete", "-f", file)
+	a.mustBeClean()
+
+	a.must("delete", "-f", file)
+	a.mustBeClean()
+}
+
+// TestOthersThings: what somebody else has under a name that agentd needs stays theirs; the error names it, and nothing is stuck.
+func TestOthersThings(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	file := a.apply("three", session(a.name("three"), busybox, 1))
+	id := a.kernel("main1")
+	container := strings.TrimPrefix(a.inspect(id, "{{.Name}}"), "/")
+	network := a.docker("network", "ls", "--filter", "label=ai.backend.agent-id="+a.id, "--format", "{{.Name}}")
+	scratch := a.path("scratches", id)
+	a.must("delete", "-f", file)
+	a.mustBeClean()
+	for _, c := range []struct {
+		what         string
+		make, remove func()
+	}{
+		{container, func() { a.docker("create", "--name", container, busybox, "true") }, func() { a.docker("rm", container) }},
+		{network, func() { a.docker("network", "create", network) }, func() { a.docker("network", "rm", network) }},
+		{scratch, func() {
+			if err := errors.Join(os.Mkdir(scratch, 0o700), os.WriteFile(scratch+"/.agentd", []byte("i-other\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}, func() {
+			if err := errors.Join(os.Remove(scratch+"/.agentd"), os.Remove(scratch)); err != nil {
+				t.Errorf("their directory: %v", err)
+			}
+		}},
+	} {
+		c.make()
+		r := a.run("apply", "-f", file, "--timeout", "20s")
+		a.want(r, 3, "", c.what)
+		if !strings.Contains(r.err, "remove") {
+			t.Errorf("the error does not say what to do: %s", r.err)
+		}
+		a.want(a.run("delete", "-f", file, "--timeout", "20s"), 0, "", "")
+		c.remove() // it is still there
+		a.mustBeClean()
+	}
+	a.must("apply", "-f", file)
 	a.must("delete", "-f", file)
 	a.mustBeClean()
 }
@@ -112,6 +188,15 @@ func TestDeleteTwice(t *testing.T) {
 	}
 	a.want(a.run("delete", "kernel", a.at("sub2")), 1, "", "sub2")
 
+	// One whose container was removed by hand a moment ago: it is gone either way, and told once (B018).
+	a.docker("rm", "-f", a.container(ids["sub1"]))
+	if r := a.run("delete", "kernel", a.at("sub1")); r.code > 1 || r.code == 1 && !strings.Contains(r.err, a.at("sub1")) {
+		t.Errorf("delete of a kernel whose container is gone: %+v", r)
+	}
+	a.eventually("the end of sub1 is told", 10*time.Second, func() error {
+		return unless(len(a.ends(ids["sub1"])) > 0, "no end")
+	})
+
 	// Five deletions at once, and somebody kills a container beside them.
 	results := a.together(6, func(i int) result {
 		if i == 5 {
@@ -123,8 +208,8 @@ func TestDeleteTwice(t *testing.T) {
 	for _, r := range results {
 		a.want(r, 0, "", "")
 	}
-	for _, host := range []string{"main1", "sub1"} {
-		if ends := a.ends(ids[host]); len(ends) != 1 || ends[0].Reason != "user-requested" && ends[0].Reason != "self-terminated" {
+	for _, host := range hosts {
+		if ends := a.ends(ids[host]); len(ends) != 1 || !slices.Contains([]string{"user-requested", "self-terminated", "container-not-found"}, ends[0].Reason) {
 			t.Errorf("%s: ends %+v, want one", host, ends)
 		}
 	}
