@@ -54,8 +54,8 @@ type machine struct {
 
 // newMachine makes the directories and connects the parts; it changes nothing on the engine.
 func newMachine(cfg *config.Config, log logr.Logger) (*machine, error) {
-	if b := cfg.Agent.Backend; b != config.BackendDocker {
-		return nil, fmt.Errorf("agent.backend is %q, and agentd runs kernels only on %q; set it, or leave this node to another agent", b, config.BackendDocker)
+	if err := errors.Join(cfg.Unsupported()...); err != nil {
+		return nil, err
 	}
 	host, _ := os.Hostname() // the agent ID is made up without one
 	m := &machine{

@@ -58,9 +58,13 @@ the command line.`,
 				return err
 			}
 			if err == nil {
+				var cfg *config.Config
 				var report *config.Report
-				_, report, err = g.loadConfig(s)
+				cfg, report, err = g.loadConfig(s)
 				c.Path, c.Warnings, c.Unused = path, report.Warnings, report.Unused
+				if err == nil { // what "run" would refuse
+					err = errors.Join(cfg.Unsupported()...)
+				}
 			}
 			if err != nil {
 				c.Errors = strings.Split(err.Error(), "\n")

@@ -114,7 +114,7 @@ type Resource struct {
 	// ReservedCPU, ReservedMem and ReservedDisk are kept from kernels: cores and bytes.
 	ReservedCPU  int  `json:"reserved-cpu" range:"0.."`
 	ReservedMem  Size `json:"reserved-mem" range:"0.."`
-	ReservedDisk Size `json:"reserved-disk" range:"0.."`
+	ReservedDisk Size `json:"reserved-disk" range:"0.." use:"later"`
 	// AllocationMode says how several agents split the node.
 	AllocationMode AllocationMode `json:"allocation-mode" enum:"shared|auto-split|manual" use:"later"`
 	// Allocations is this agent's share in manual mode.
@@ -124,7 +124,7 @@ type Resource struct {
 	// AllocationOrder is the order in which kinds of devices are allocated.
 	AllocationOrder []string `json:"allocation-order"`
 	// AffinityPolicy says whether devices come from one NUMA node.
-	AffinityPolicy AffinityPolicy `json:"affinity-policy"`
+	AffinityPolicy AffinityPolicy `json:"affinity-policy" use:"later"`
 }
 
 // Allocations is an agent's share of the node.
@@ -185,7 +185,8 @@ type Coredump struct {
 
 // API is the table [api].
 type API struct {
-	PullTimeout   Timeout `json:"pull-timeout" range:"0.." use:"later"`
+	// PullTimeout bounds the pull of one image.
+	PullTimeout   Timeout `json:"pull-timeout" range:"0.."`
 	CommitTimeout Timeout `json:"commit-timeout" range:"0.." use:"later"`
 	PushTimeout   Timeout `json:"push-timeout" range:"0.." use:"later"`
 }

@@ -74,19 +74,21 @@ type AgentNode struct {
 	// InitialResourceGroupName is the resource group of a node that the
 	// manager does not know yet; empty: the manager's default.
 	InitialResourceGroupName string `json:"initial-resource-group-name" was:"scaling-group" use:"later"`
-	ScalingGroupType         string `json:"scaling-group-type" enum:"compute|storage" use:"later"`
+	ScalingGroupType         string `json:"scaling-group-type" enum:"compute|storage"`
 	// ForceTerminateAbusingContainers is told to the manager in heartbeats.
 	ForceTerminateAbusingContainers bool `json:"force-terminate-abusing-containers" use:"later"`
 	// KernelCreationConcurrency bounds the containers created at a time.
-	KernelCreationConcurrency int `json:"kernel-creation-concurrency" range:"1..32" use:"later"`
+	KernelCreationConcurrency int `json:"kernel-creation-concurrency" range:"1..32"`
 	// SyncContainerLifecycles is the comparison of the engine's containers with the wanted ones.
-	SyncContainerLifecycles SyncContainerLifecycles `json:"sync-container-lifecycles" use:"later"`
+	SyncContainerLifecycles SyncContainerLifecycles `json:"sync-container-lifecycles"`
 	UtilizationMetric       UtilizationMetric       `json:"utilization-metric" use:"later"`
 }
 
 // SyncContainerLifecycles is the table [agent.sync-container-lifecycles].
 type SyncContainerLifecycles struct {
-	Enabled  bool     `json:"enabled"`
+	// Enabled is not asked: agentd compares in any case.
+	Enabled bool `json:"enabled" use:"later"`
+	// Interval is the time between two comparisons.
 	Interval Duration `json:"interval" range:"0.."`
 }
 
@@ -135,10 +137,11 @@ func (b *Backend) decode(n *node, _ *Machine) error {
 type Container struct {
 	ContainerNode
 
-	// BindHost is the IP address that container ports are published on; empty: detected.
+	// BindHost is the IP address that container ports are published on; empty:
+	// 127.0.0.1, as long as there is no manager to name a subnet.
 	BindHost string `json:"bind-host" was:"kernel-host"`
 	// AdvertisedHost replaces BindHost in what clients are told.
-	AdvertisedHost string         `json:"advertised-host" use:"later"`
+	AdvertisedHost string         `json:"advertised-host"`
 	KrunnerVolumes map[string]any `json:"krunner-volumes" use:"none"`
 }
 
@@ -152,7 +155,7 @@ type ContainerNode struct {
 	// PortReuseCooldownSec is the rest of a port between two kernels.
 	PortReuseCooldownSec Duration    `json:"port-reuse-cooldown-sec" range:"0.."`
 	StatsType            StatsType   `json:"stats-type" use:"later"`
-	SandboxType          SandboxType `json:"sandbox-type" enum:"docker|jail" use:"later"`
+	SandboxType          SandboxType `json:"sandbox-type" enum:"docker|jail"`
 	JailArgs             []string    `json:"jail-args" use:"later"`
 	// ScratchType is how a kernel's own storage is made, ScratchRoot where.
 	ScratchType ScratchType `json:"scratch-type" enum:"hostdir|hostfile|memory|k8s-nfs"`

@@ -19,6 +19,10 @@ type Directory struct {
 	Mode fs.FileMode
 }
 
+// scratchRootMode lets others pass, as the engine's processes must, but not
+// list which kernels there are.
+const scratchRootMode = 0o711
+
 // Directories returns the directories that must exist when the daemon runs.
 // Those of features that are turned off are not among them.
 func (c *Config) Directories() []Directory {
@@ -31,11 +35,11 @@ func (c *Config) Directories() []Directory {
 		{Key: "agent.var-base-path", Path: string(c.Agent.VarBasePath), Mode: 0o755},
 		{Key: "agent.image-commit-path", Path: string(c.Agent.ImageCommitPath), Mode: 0o755},
 		{Key: "agent.mount-path", Path: string(c.Agent.MountPath), Mode: 0o755},
-		{Key: "container.scratch-root", Path: string(c.Container.ScratchRoot), Mode: 0o755},
+		{Key: "container.scratch-root", Path: string(c.Container.ScratchRoot), Mode: scratchRootMode},
 	}
 	for i := range c.Agents {
 		list = append(list, Directory{
-			Key: element("agents", i) + ".container.scratch-root", Path: string(c.Agents[i].Container.ScratchRoot), Mode: 0o755,
+			Key: element("agents", i) + ".container.scratch-root", Path: string(c.Agents[i].Container.ScratchRoot), Mode: scratchRootMode,
 		})
 	}
 	if c.Logging.File != nil {

@@ -38,7 +38,7 @@ func TestLoadHasNoSideEffects(t *testing.T) {
 	if got, want := list(t, dir), "agent.toml coredumps ipc logs scratches state tmp var"; got != want {
 		t.Errorf("CreateDirs made %s, want %s", got, want)
 	}
-	for path, want := range map[string]os.FileMode{"state": 0o755, "state/agentd": 0o700, "scratches": 0o755} {
+	for path, want := range map[string]os.FileMode{"state": 0o755, "state/agentd": 0o700, "scratches": 0o711} {
 		info, err := os.Stat(filepath.Join(dir, path))
 		if err != nil {
 			t.Fatal(err)

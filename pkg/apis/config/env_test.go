@@ -99,7 +99,7 @@ func TestEnvironmentErrorsNameTheVariable(t *testing.T) {
 		`environment BACKEND_SANDBOX_TYPE: container.sandbox-type: expected "docker" or "jail", found the text "vm"`,
 		`environment BACKEND_LOG_FILE_COUNT: logging.file.backup-count: expected a whole number, from 1 to 100, found the text "many"`,
 		`environment BACKEND_LOG_FILE_SIZE: logging.file.rotation-size: expected a size such as "10MB" or "10MiB" or a number of bytes, more than 0, found the text "big"`,
-		`environment BACKEND_BIND_HOST_OVERRIDE: container.bind-host: expected an IP address of this node such as "127.0.0.1", or "" to detect it, found the text "eth0"`,
+		`environment BACKEND_BIND_HOST_OVERRIDE: container.bind-host: expected an IP address of this node such as "127.0.0.1", or "" for 127.0.0.1, found the text "eth0"`,
 	}
 	got := map[string]bool{}
 	for _, l := range lines(err) {

@@ -343,10 +343,6 @@ func TestAdvice(t *testing.T) {
 			"advice line 6: agent.rpc-auth-agent-keypair: has no effect alone: calls are encrypted only when rpc-auth-manager-public-key and rpc-auth-agent-keypair are both set",
 		},
 		{
-			"other backend", "[container]\n[resource]\n[etcd]\n[agent]\nmode='dummy'\n",
-			`advice line 5: agent.mode: "dummy" is a known backend, but agentd runs only "docker"`,
-		},
-		{
 			"process-wide key in an agent", minimal + "[[agents]]\nagent={id='a',backend='docker'}\n[[agents]]\nagent={id='b'}\n",
 			"unknown line 7: agents[0].agent.backend: is ignored: this key holds for the whole process; set it in the common table",
 		},

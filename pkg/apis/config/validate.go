@@ -97,14 +97,6 @@ func (b *binder) validateAgent(root *node) {
 			b.reject(root, fmt.Sprintf(`expected "uid:gid" with two numbers, found the text %q`, clip(s)), "agent", "mount-path-uid-gid")
 		}
 	}
-	if n := at(root, "agent", "backend"); a.Backend != "" && a.Backend != BackendDocker {
-		if n == nil {
-			n = at(root, "agent", "mode")
-		}
-		if n != nil {
-			b.warn(Advice, n, fmt.Sprintf("%q is a known backend, but agentd runs only %q", a.Backend, BackendDocker))
-		}
-	}
 }
 
 // need is a key that another key of its table calls for.
@@ -178,7 +170,7 @@ func (b *binder) validateContainer(root *node) {
 		if at(root, keys...) == nil {
 			keys[1] = "kernel-host"
 		}
-		b.reject(root, fmt.Sprintf(`expected an IP address of this node such as "127.0.0.1", or "" to detect it, found the text %q`, clip(host)), keys...)
+		b.reject(root, fmt.Sprintf(`expected an IP address of this node such as "127.0.0.1", or "" for 127.0.0.1, found the text %q`, clip(host)), keys...)
 	}
 }
 
