@@ -16,6 +16,11 @@ import (
 // userSSHDir is where a kernel's user has the keys; a folder mounted there brings its own.
 const userSSHDir = "/home/work/.ssh"
 
+// sudoers lets the kernel's user become root without a password; bai-runner puts
+// it where the image's sudo reads it. Only the request decides: an environment
+// variable of the user's cannot.
+const sudoers = "work ALL=(ALL:ALL) NOPASSWD:ALL\n"
+
 // addConfig adds the files of config/, which the kernel reads and cannot write
 // (kernel-lifecycle 1.8). Secrets are readable by the kernel's group at most.
 func addConfig(in planInput, set Settings, add func(path string, mode uint32, owner int, content string)) error {
@@ -64,6 +69,9 @@ func addConfig(in planInput, set Settings, add func(path string, mode uint32, ow
 			return fmt.Errorf("docker-creds.json: %w", err)
 		}
 		add(configDir+"/docker-creds.json", 0o640, 0, string(b))
+	}
+	if in.kernel.Spec.Sudo {
+		add(configDir+"/sudoers", 0o440, 0, sudoers)
 	}
 	return addClusterKeys(in, uid, add)
 }

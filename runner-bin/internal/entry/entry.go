@@ -133,6 +133,9 @@ func (e *Entry) prepare(out *say.Printer, set settings, shell string) string {
 			out.Linef("the session's hosts are unknown to ssh: %v", err)
 		}
 	}
+	if err := e.allowSudo(); err != nil {
+		out.Linef("no sudo without a password in this container: %v", err)
+	}
 	return user
 }
 

@@ -23,12 +23,14 @@ const (
 	EnvironJSON    = "/home/config/environ.json"
 	IntrinsicPorts = "/home/config/intrinsic-ports.json"
 	Dotfiles       = "/home/config/dotfiles.json"
+	Sudoers        = "/home/config/sudoers"
 	HostKey        = "/home/config/ssh/ssh_host_rsa_key"
 	ClusterKey     = "/home/config/ssh/id_cluster"
 	ClusterPub     = "/home/config/ssh/id_cluster.pub"
 	PortMapping    = "/home/config/ssh/port-mapping.json"
 	UserSSH        = "/home/work/.ssh"
 	ContainerKey   = "/home/work/id_container"
+	SudoersDropIn  = "/etc/sudoers.d/01-bai-work"
 )
 
 // SSHPort is the TCP port on which every kernel serves SSH unless its intrinsic-ports.json says otherwise.
