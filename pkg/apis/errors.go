@@ -17,6 +17,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrUnavailable says that a service (engine, registry, disk) did not do its part; try again.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrRefused says, beside ErrUnavailable, that the service answered and could not do it.
+	ErrRefused = errors.New("refused")
 )
 
 // Reasons used in conditions. They are stable words for programs; the message

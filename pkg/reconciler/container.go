@@ -33,11 +33,15 @@ type Container struct {
 	kernels    controller.Reader[apis.KernelSpec, apis.KernelStatus]
 	node       runtime.Containers
 	logs       runtime.LogKeeper
+	turns      chan struct{} // as many as may be created or started at a time
 }
 
-// NewContainer returns the container reconciler.
-func NewContainer(s *controller.Store, t *controller.Tables, node runtime.Containers, logs runtime.LogKeeper) *Container {
+// NewContainer returns the container reconciler. It creates and starts no more
+// than that many at a time; whatever else it does waits for nobody, so that a
+// container that cannot be stopped holds up no other.
+func NewContainer(s *controller.Store, t *controller.Tables, node runtime.Containers, logs runtime.LogKeeper, creations int) *Container {
 	return &Container{
+		turns: make(chan struct{}, max(creations, 1)),
 		store: s, containers: t.Containers.Reader(), status: t.Containers.StatusWriter(), gone: t.Containers.Deleter(),
 		kernels: t.Kernels.Reader(), node: node, logs: logs,
 	}
@@ -100,7 +104,11 @@ func (r *Container) absent(ctx context.Context, c *apis.Container) (controller.R
 	case st.PortInUse != 0 && st.Hash == apis.ContainerHash(c.Spec):
 		return controller.Result{}, nil // other ports are on their way
 	}
-	id, err := r.node.Create(ctx, c.Spec)
+	var id string
+	err := r.inTurn(ctx, func() (err error) {
+		id, err = r.node.Create(ctx, c.Spec)
+		return err
+	})
 	if err != nil {
 		return controller.Result{}, r.refused(c, err)
 	}
@@ -170,12 +178,23 @@ func (r *Container) created(ctx context.Context, c *apis.Container, seen runtime
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if err := r.node.Start(ctx, seen.ID); err != nil {
+	if err := r.inTurn(ctx, func() error { return r.node.Start(ctx, seen.ID) }); err != nil {
 		return controller.Result{}, r.refused(c, err)
 	}
 	// A start that succeeded leaves nothing to ask: the next look comes with
 	// the container's own end.
 	return controller.Result{}, r.seeRunning(c, seen.ID, seen.Hash)
+}
+
+// inTurn does it when fewer than the allowed number are at it.
+func (r *Container) inTurn(ctx context.Context, do func() error) error {
+	select {
+	case r.turns <- struct{}{}:
+		defer func() { <-r.turns }()
+		return do()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // refused counts what the engine refused. It gives up after a few, since what
@@ -192,7 +211,7 @@ func (r *Container) refused(c *apis.Container, err error) error {
 			st.PortInUse = num
 			st.Conditions.SetNotReady(c.Generation, apis.ReasonPortInUse, err.Error())
 		})
-	case errors.Is(err, apis.ErrUnavailable), errors.Is(err, apis.ErrConflict),
+	case errors.Is(err, apis.ErrUnavailable) && !errors.Is(err, apis.ErrRefused), errors.Is(err, apis.ErrConflict),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("container %s: %w", c.Spec.EngineName, err)
 	}
@@ -210,6 +229,9 @@ func (r *Container) refused(c *apis.Container, err error) error {
 func (r *Container) running(ctx context.Context, c *apis.Container, seen runtime.ContainerState) error {
 	if !c.Spec.Stop {
 		return r.seeRunning(c, seen.ID, seen.Hash)
+	}
+	if c.Status.StopError != "" {
+		return nil // its kernel is about to have it removed by force
 	}
 	if err := r.node.Stop(ctx, seen.ID, c.Spec.StopGrace); err != nil {
 		// The kernel goes on with a removal by force.

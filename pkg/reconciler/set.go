@@ -23,7 +23,7 @@ type Config struct {
 	Sink Sink
 	// PullTimeout bounds an image pull; 0 for no bound.
 	PullTimeout time.Duration
-	// CreationWorkers is how many containers are worked on at a time (kernel-creation-concurrency).
+	// CreationWorkers is how many containers are created or started at a time (kernel-creation-concurrency).
 	CreationWorkers int
 	// SweepGrace is how long a thing must be unwanted before it is removed.
 	SweepGrace time.Duration
@@ -58,13 +58,13 @@ func NewSet(s *controller.Store, t *controller.Tables, cfg Config) *Set {
 	}, workers int, opt controller.Options,
 	) {
 		opt.Workers, opt.Report, opt.Metrics = workers, r.Report, cfg.Metrics
-		opt.Log = cfg.Log.WithValues("kind", kind)
+		opt.Log = cfg.Log
 		a.controllers[kind] = controller.New(kind, r, a.Work, opt)
 		a.controllers[kind].Attach(s)
 	}
 	add(apis.KindClusterSession, NewSession(s, t), 8, fast)
 	add(apis.KindKernel, NewKernel(s, t, cfg.Settings, a.Outbox, cfg.Node), 8, fast)
-	add(apis.KindContainer, NewContainer(s, t, cfg.Node.Containers, cfg.Node.Logs), max(cfg.CreationWorkers, 1), fast)
+	add(apis.KindContainer, NewContainer(s, t, cfg.Node.Containers, cfg.Node.Logs, cfg.CreationWorkers), 32, fast)
 	add(apis.KindImage, NewImage(s, t, cfg.Node.Images, cfg.PullTimeout), 2,
 		controller.Options{MinBackoff: time.Second, MaxBackoff: 5 * time.Minute})
 	add(apis.KindNetwork, NewNetwork(s, t, cfg.Node.Networks), 2, fast)

@@ -62,6 +62,9 @@ func (e *Engine) classify(ctx context.Context, conn *connection, what string, er
 	case errdefs.IsUnauthorized(err):
 		return apis.Terminalf(apis.ReasonUnauthorized, "%s: %w", what, err)
 	}
+	if errdefs.IsInternal(err) { // it answers, and cannot
+		err = classed{err, apis.ErrRefused}
+	}
 	return classed{fmt.Errorf("%s: %w", what, err), apis.ErrUnavailable}
 }
 

@@ -99,6 +99,7 @@ func (n networks) choose(ctx context.Context, name string, spec apis.NetworkSpec
 	for _, s := range found {
 		ids = append(ids, short(s.ID))
 	}
+	slices.Sort(ids) // equal trouble, equal words
 	return "", conflictf("network %s is ambiguous: %s have that name and not exactly one is this agent's; remove the others by ID",
 		name, strings.Join(ids, ", "))
 }
