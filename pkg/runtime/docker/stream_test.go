@@ -254,7 +254,7 @@ func TestExecTerminal(t *testing.T) {
 		done <- err
 	}()
 	sizes <- docker.TermSize{Rows: 50, Cols: 100}
-	eventually(t, func() bool { return cmp.Equal(fake.ExecSizes(), []string{"50x100"}) })
+	eventually(t, func() bool { return cmp.Equal(fake.ExecSizes(), []string{"24x80", "50x100"}) })
 	if err := feed.Close(); err != nil { // the command's input ends
 		t.Fatal(err)
 	}
