@@ -14,6 +14,9 @@ type ImageSpec struct {
 // needs: references that ask for the same thing share one.
 func ImageName(r ImageRef) string {
 	name := r.Canonical
+	if r.Architecture != "" { // what one kernel asks for must not fail another
+		name += "+arch-" + r.Architecture
+	}
 	if r.Local {
 		return name + "+local"
 	}

@@ -58,6 +58,10 @@ func (r *Image) Reconcile(ctx context.Context, name string) (controller.Result, 
 			return controller.Result{}, r.refused(img, err)
 		}
 	}
+	if want, has := architecture(ref.Architecture), architecture(seen.Architecture); want != "" && want != has {
+		return controller.Result{}, apis.Terminalf(apis.ReasonInvalid,
+			"image %s is for %s, the kernel asks for %s; name an image for that architecture, or leave it out", ref.Canonical, has, want)
+	}
 	return controller.Result{}, r.observe(name, func(_ *apis.Meta, st *apis.ImageStatus) {
 		st.ID, st.Architecture, st.Labels, st.Env = seen.ID, seen.Architecture, seen.Labels, seen.Env
 		st.Pulling, st.Progress, st.Attempts = false, "", 0
@@ -80,6 +84,19 @@ func mustPull(ref apis.ImageRef, seen runtime.ImageState, found bool) (bool, err
 			"image %s is not on this node and its pull policy is \"none\"; load it, or set the policy to \"tag\"", ref.Canonical)
 	}
 	return true, nil
+}
+
+// architecture folds the names that one architecture has (26.8).
+func architecture(name string) string {
+	switch name {
+	case "arm64":
+		return "aarch64"
+	case "amd64", "x64":
+		return "x86_64"
+	case "x32", "i686":
+		return "x86"
+	}
+	return name
 }
 
 func (r *Image) pull(ctx context.Context, name string, ref apis.ImageRef) (runtime.ImageState, error) {

@@ -184,6 +184,10 @@ func TestFailuresToCreate(t *testing.T) {
 			session: one("a", func(k *apis.KernelSpec) { k.Image = apis.ImageRef{Canonical: "nobody/has:this", Local: true} }),
 			message: "ImageMissing: image nobody/has:this is not on this node",
 		},
+		"other architecture": {
+			session: one("a", func(k *apis.KernelSpec) { k.Image.Architecture = "arm64" }),
+			message: "Invalid: image agentd.local/test:1 is for x86_64, the kernel asks for aarch64",
+		},
 		"too much memory": {
 			session: one("a", func(k *apis.KernelSpec) { k.Slots["mem"] = "1099511627776" }),
 			message: "InsufficientResources: slot mem: 1099511627776 requested",
