@@ -138,7 +138,7 @@ func must(t testing.TB, err error) {
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: run the tests of this package as root")
+		t.Fatal("needs root: run the tests of this package as root")
 	}
 }
 
