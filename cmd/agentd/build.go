@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sys/unix"
 
-	"agentd/pkg/admin"
 	"agentd/pkg/apis"
 	"agentd/pkg/apis/config"
 	"agentd/pkg/controller"
@@ -101,34 +100,6 @@ func (r runners) WaitReady(ctx context.Context, kernelID string) (runtime.Runner
 		return runtime.RunnerStatus{}, err
 	}
 	return runtime.RunnerStatus{Ready: st.Ready}, nil
-}
-
-// exec runs a command in a container on behalf of the admin socket.
-func (m *machine) exec(ctx context.Context, id string, spec admin.ExecSpec, io admin.ExecStreams) (int, error) {
-	sizes := make(chan docker.TermSize)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		defer close(sizes)
-		for {
-			select {
-			case s, ok := <-io.Resize:
-				if !ok {
-					return
-				}
-				select {
-				case sizes <- docker.TermSize(s):
-				case <-ctx.Done():
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return m.engine.Exec(ctx, id, docker.ExecSpec{
-		Cmd: spec.Cmd, Env: spec.Env, User: spec.User, WorkingDir: spec.WorkingDir, TTY: spec.TTY, Size: docker.TermSize(spec.Size),
-	}, docker.ExecStreams{Stdin: io.Stdin, Stdout: io.Stdout, Stderr: io.Stderr, Resize: sizes})
 }
 
 // overrideFiles are an operator's additions to every container, in the order

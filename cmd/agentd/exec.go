@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"agentd/pkg/admin"
+	"agentd/pkg/runtime"
 )
 
 func newExecCommand(s streams, g *globals) *cobra.Command {
@@ -101,7 +102,7 @@ func (g *globals) exec(ctx context.Context, s streams, ref string, req admin.Exe
 	if err != nil {
 		return err
 	}
-	streams := admin.ExecStreams{Stdout: s.out, Stderr: s.err}
+	streams := runtime.ExecStreams{Stdout: s.out, Stderr: s.err}
 	if stdin {
 		streams.Stdin = s.in
 	}
@@ -133,14 +134,14 @@ func (g *globals) exec(ctx context.Context, s streams, ref string, req admin.Exe
 }
 
 // rawTerminal hands every key on, and tells of the terminal's sizes.
-func rawTerminal(in *os.File, req *admin.ExecRequest) (restore func(), sizes <-chan admin.TermSize, err error) {
+func rawTerminal(in *os.File, req *admin.ExecRequest) (restore func(), sizes <-chan runtime.TermSize, err error) {
 	fd := int(in.Fd())
-	size := func() admin.TermSize {
+	size := func() runtime.TermSize {
 		cols, rows, err := term.GetSize(fd)
 		if err != nil {
-			return admin.TermSize{}
+			return runtime.TermSize{}
 		}
-		return admin.TermSize{Rows: uint(rows), Cols: uint(cols)} //nolint:gosec // not negative
+		return runtime.TermSize{Rows: uint(rows), Cols: uint(cols)} //nolint:gosec // not negative
 	}
 	req.Size, req.Term = size(), os.Getenv("TERM")
 	old, err := term.MakeRaw(fd)
@@ -149,7 +150,7 @@ func rawTerminal(in *os.File, req *admin.ExecRequest) (restore func(), sizes <-c
 	}
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)
-	out := make(chan admin.TermSize)
+	out := make(chan runtime.TermSize)
 	done := make(chan struct{})
 	go func() {
 		for {

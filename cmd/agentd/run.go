@@ -135,7 +135,7 @@ func runDaemon(ctx context.Context, s streams, g *globals) error {
 		return err
 	}
 	server := admin.NewServer(admin.Deps{
-		Set: b.set, Declare: intake.NewDeclare(store, tables, b.set.Outbox), Node: m.node, Exec: admin.ExecFunc(m.exec), Registry: m.registry,
+		Set: b.set, Declare: intake.NewDeclare(store, tables, b.set.Outbox), Node: m.node, Exec: m.engine, Registry: m.registry,
 		Check: func(x intake.Session) error { return m.fits(x) }, Version: version, Log: log,
 	})
 	dropPID, err := writePID(string(cfg.Agent.PIDFile))

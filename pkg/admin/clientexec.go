@@ -10,12 +10,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"agentd/pkg/runtime"
 )
 
 // Exec runs a command inside a kernel and returns its exit code. Sizes of the
 // terminal are read from streams.Resize until the command ends. A read of
 // streams.Stdin that is under way then is left behind.
-func (c *Client) Exec(ctx context.Context, ref string, req ExecRequest, streams ExecStreams) (int, error) {
+func (c *Client) Exec(ctx context.Context, ref string, req ExecRequest, streams runtime.ExecStreams) (int, error) {
 	req.Stdin = streams.Stdin != nil
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -63,7 +65,7 @@ func (c *Client) Exec(ctx context.Context, ref string, req ExecRequest, streams 
 }
 
 // receiveOutput passes on what the command writes until its end is told.
-func receiveOutput(from io.Reader, streams ExecStreams) (int, error) {
+func receiveOutput(from io.Reader, streams runtime.ExecStreams) (int, error) {
 	buf := make([]byte, maxFrame)
 	for {
 		kind, data, err := readFrame(from, buf)

@@ -14,53 +14,16 @@ import (
 	"time"
 
 	"agentd/pkg/apis"
+	"agentd/pkg/runtime"
 )
-
-// Execer runs commands inside containers.
-type Execer interface {
-	// Exec runs a command until it ends and returns its exit code. It ends with
-	// ctx; the command itself may then stay.
-	Exec(ctx context.Context, containerID string, spec ExecSpec, streams ExecStreams) (int, error)
-}
-
-// ExecFunc is a function that is an [Execer].
-type ExecFunc func(ctx context.Context, containerID string, spec ExecSpec, streams ExecStreams) (int, error)
-
-// Exec calls the function.
-func (f ExecFunc) Exec(ctx context.Context, containerID string, spec ExecSpec, streams ExecStreams) (int, error) {
-	return f(ctx, containerID, spec, streams)
-}
-
-// ExecSpec is a command to run inside a container.
-type ExecSpec struct {
-	Cmd        []string
-	Env        []string
-	User       string
-	WorkingDir string
-	TTY        bool
-	Size       TermSize
-}
-
-// TermSize is a terminal's size in characters.
-type TermSize struct {
-	Rows uint `json:"rows,omitempty"`
-	Cols uint `json:"cols,omitempty"`
-}
-
-// ExecStreams are the command's streams; a nil Stdin is not attached.
-type ExecStreams struct {
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	Resize         <-chan TermSize
-}
 
 // ExecRequest is the body of POST /v1/exec/{ref}.
 type ExecRequest struct {
 	Cmd []string `json:"cmd"`
 	// Stdin passes the client's input on.
-	Stdin bool     `json:"stdin,omitempty"`
-	TTY   bool     `json:"tty,omitempty"`
-	Size  TermSize `json:"size,omitzero"`
+	Stdin bool             `json:"stdin,omitempty"`
+	TTY   bool             `json:"tty,omitempty"`
+	Size  runtime.TermSize `json:"size,omitzero"`
 	// Term is the client's kind of terminal ($TERM).
 	Term string `json:"term,omitempty"`
 	// Root runs it as root instead of as the kernel's user.
@@ -101,14 +64,14 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) error {
 }
 
 // execTarget finds the running container of a kernel.
-func (s *Server) execTarget(ref string, req ExecRequest) (string, ExecSpec, error) {
+func (s *Server) execTarget(ref string, req ExecRequest) (string, runtime.ExecSpec, error) {
 	k, err := s.deps.Declare.FindKernel(ref)
 	if err != nil {
-		return "", ExecSpec{}, err
+		return "", runtime.ExecSpec{}, err
 	}
 	c, ok := s.deps.Set.Tables.Containers.Reader().Get(k.Name)
 	if !ok || c.Status.State != apis.ContainerRunning || c.Status.ID == "" {
-		return "", ExecSpec{}, fmt.Errorf("kernel %q: %w: it is not running (%s)", ref, apis.ErrConflict, k.Status.Phase)
+		return "", runtime.ExecSpec{}, fmt.Errorf("kernel %q: %w: it is not running (%s)", ref, apis.ErrConflict, k.Status.Phase)
 	}
 	var imageEnv []string
 	if img, ok := s.deps.Set.Tables.Images.Reader().Get(apis.ImageName(k.Spec.Image)); ok {
@@ -135,16 +98,16 @@ func hijack(w http.ResponseWriter) (net.Conn, *bufio.Reader, error) {
 
 // converse runs the command and passes its streams on until it ends or the
 // client is gone.
-func (s *Server) converse(ctx context.Context, conn net.Conn, in io.Reader, id string, spec ExecSpec, withStdin bool) {
+func (s *Server) converse(ctx context.Context, conn net.Conn, in io.Reader, id string, spec runtime.ExecSpec, withStdin bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &frames{to: patient{conn}}
-	streams := ExecStreams{Stdout: out.writer(frameStdout), Stderr: out.writer(frameStderr)}
+	streams := runtime.ExecStreams{Stdout: out.writer(frameStdout), Stderr: out.writer(frameStderr)}
 	stdin, fill := io.Pipe()
 	if withStdin {
 		streams.Stdin = stdin
 	}
-	sizes := make(chan TermSize, 1)
+	sizes := make(chan runtime.TermSize, 1)
 	streams.Resize = sizes
 	read := make(chan struct{})
 	go func() {
@@ -167,7 +130,7 @@ func (s *Server) converse(ctx context.Context, conn net.Conn, in io.Reader, id s
 
 // receive takes in the client's frames until it is gone. Input for a command
 // that has ended is thrown away, so that the end of the client is still seen.
-func receive(from io.Reader, stdin *io.PipeWriter, sizes chan TermSize) error {
+func receive(from io.Reader, stdin *io.PipeWriter, sizes chan runtime.TermSize) error {
 	buf := make([]byte, maxFrame)
 	for {
 		kind, data, err := readFrame(from, buf)

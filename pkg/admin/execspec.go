@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"agentd/pkg/apis"
+	"agentd/pkg/runtime"
 )
 
 const (
@@ -25,7 +26,7 @@ var termPattern = regexp.MustCompile(`^[A-Za-z0-9+._-]{1,64}$`)
 
 // execFor says how a command runs inside a kernel: as its user, in its home,
 // with the environment that its own programs have.
-func execFor(k apis.KernelSpec, c apis.ContainerSpec, imageEnv []string, req ExecRequest) ExecSpec {
+func execFor(k apis.KernelSpec, c apis.ContainerSpec, imageEnv []string, req ExecRequest) runtime.ExecSpec {
 	env := map[string]string{}
 	for _, list := range [][]string{imageEnv, c.Env} {
 		for _, e := range list {
@@ -41,7 +42,7 @@ func execFor(k apis.KernelSpec, c apis.ContainerSpec, imageEnv []string, req Exe
 		env["TERM"] = req.Term
 	}
 	env["PATH"] = workDir + "/.local/bin:" + cmp.Or(env["PATH"], defaultPath)
-	spec := ExecSpec{Cmd: req.Cmd, User: "0:0", WorkingDir: workDir, TTY: req.TTY, Size: req.Size}
+	spec := runtime.ExecSpec{Cmd: req.Cmd, User: "0:0", WorkingDir: workDir, TTY: req.TTY, Size: req.Size}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		spec.Env = append(spec.Env, name+"="+env[name])
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"agentd/pkg/runtime"
 )
 
 // After an exec request both sides speak frames: one byte for the type, four
@@ -109,14 +111,14 @@ func readFrame(from io.Reader, buf []byte) (kind byte, data []byte, err error) {
 	return head[0], data, nil
 }
 
-func encodeSize(s TermSize) []byte {
+func encodeSize(s runtime.TermSize) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(min(s.Rows, 0xffff))) //nolint:gosec // bounded
 	return binary.BigEndian.AppendUint16(b, uint16(min(s.Cols, 0xffff))) //nolint:gosec // bounded
 }
 
-func decodeSize(b []byte) (TermSize, error) {
+func decodeSize(b []byte) (runtime.TermSize, error) {
 	if len(b) != 4 {
-		return TermSize{}, fmt.Errorf("%w: a terminal size of %d bytes", errFrame, len(b))
+		return runtime.TermSize{}, fmt.Errorf("%w: a terminal size of %d bytes", errFrame, len(b))
 	}
-	return TermSize{Rows: uint(binary.BigEndian.Uint16(b)), Cols: uint(binary.BigEndian.Uint16(b[2:]))}, nil
+	return runtime.TermSize{Rows: uint(binary.BigEndian.Uint16(b)), Cols: uint(binary.BigEndian.Uint16(b[2:]))}, nil
 }

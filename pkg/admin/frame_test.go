@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/pkg/apis"
+	"agentd/pkg/runtime"
 )
 
 func TestFramesAreSplitAndJoined(t *testing.T) {
@@ -44,12 +45,12 @@ func TestFramesAreSplitAndJoined(t *testing.T) {
 }
 
 func TestTermSizes(t *testing.T) {
-	for _, s := range []TermSize{{}, {Rows: 24, Cols: 80}, {Rows: 65535, Cols: 65535}} {
+	for _, s := range []runtime.TermSize{{}, {Rows: 24, Cols: 80}, {Rows: 65535, Cols: 65535}} {
 		if got, err := decodeSize(encodeSize(s)); err != nil || got != s {
 			t.Errorf("%v became %v, %v", s, got, err)
 		}
 	}
-	if got, err := decodeSize(encodeSize(TermSize{Rows: 1 << 40, Cols: 2})); err != nil || got != (TermSize{Rows: 65535, Cols: 2}) {
+	if got, err := decodeSize(encodeSize(runtime.TermSize{Rows: 1 << 40, Cols: 2})); err != nil || got != (runtime.TermSize{Rows: 65535, Cols: 2}) {
 		t.Errorf("a size beyond all terminals became %v, %v", got, err)
 	}
 }
@@ -83,9 +84,9 @@ func TestExecFor(t *testing.T) {
 		User string
 		Cmd  []string
 	}
-	of := func(s ExecSpec) identity { return identity{s.User, s.Cmd} }
+	of := func(s runtime.ExecSpec) identity { return identity{s.User, s.Cmd} }
 	for name, x := range map[string]struct {
-		spec ExecSpec
+		spec runtime.ExecSpec
 		want identity
 	}{
 		"without the runner's su-exec": {execFor(kernel, container, nil, request), identity{"1001:1002", []string{"id"}}},

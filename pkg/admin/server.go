@@ -46,7 +46,7 @@ type Deps struct {
 	Declare *intake.Declare
 	Node    runtime.Node
 	// Exec runs commands in containers; nil: there is no such door.
-	Exec Execer
+	Exec runtime.Execer
 	// Registry is what /metrics shows; nil: nothing.
 	Registry prometheus.Gatherer
 	// Check says whether the node can run a session at all, before anything is

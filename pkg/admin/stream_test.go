@@ -13,6 +13,7 @@ import (
 	"agentd/pkg/admin"
 	"agentd/pkg/apis"
 	"agentd/pkg/controller/intake"
+	"agentd/pkg/runtime"
 )
 
 func TestLogs(t *testing.T) {
@@ -79,7 +80,7 @@ func TestLogs(t *testing.T) {
 func run(t *testing.T, ctx context.Context, c *admin.Client, req admin.ExecRequest, stdin io.Reader) (stdout, stderr string, code int) { //nolint:revive // t comes first in helpers
 	t.Helper()
 	var out, errOut bytes.Buffer
-	code, err := c.Exec(ctx, "one/main1", req, admin.ExecStreams{Stdin: stdin, Stdout: &out, Stderr: &errOut})
+	code, err := c.Exec(ctx, "one/main1", req, runtime.ExecStreams{Stdin: stdin, Stdout: &out, Stderr: &errOut})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,10 +121,10 @@ func TestExec(t *testing.T) {
 func TestExecResize(t *testing.T) {
 	_, c, ctx := start(t)
 	apply(t, ctx, c, single)
-	sizes := make(chan admin.TermSize, 1)
-	sizes <- admin.TermSize{Rows: 50, Cols: 132}
+	sizes := make(chan runtime.TermSize, 1)
+	sizes <- runtime.TermSize{Rows: 50, Cols: 132}
 	var out bytes.Buffer
-	code, err := c.Exec(ctx, "one", admin.ExecRequest{Cmd: []string{"size"}, TTY: true}, admin.ExecStreams{Stdout: &out, Stderr: &out, Resize: sizes})
+	code, err := c.Exec(ctx, "one", admin.ExecRequest{Cmd: []string{"size"}, TTY: true}, runtime.ExecStreams{Stdout: &out, Stderr: &out, Resize: sizes})
 	if err != nil || code != 0 || out.String() != "50 rows, 132 columns, terminal true\n" {
 		t.Errorf("%q, %d, %v", out.String(), code, err)
 	}
@@ -131,7 +132,7 @@ func TestExecResize(t *testing.T) {
 
 func TestExecRefuses(t *testing.T) {
 	_, c, ctx := start(t)
-	st := admin.ExecStreams{Stdout: io.Discard, Stderr: io.Discard}
+	st := runtime.ExecStreams{Stdout: io.Discard, Stderr: io.Discard}
 	if _, err := c.Exec(ctx, "one/main1", admin.ExecRequest{Cmd: []string{"id"}}, st); !errors.Is(err, apis.ErrNotFound) {
 		t.Errorf("no such kernel: %v", err)
 	}
@@ -152,7 +153,7 @@ func TestExecClientGone(t *testing.T) {
 	pipe, feed := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Exec(short, "one", admin.ExecRequest{Cmd: []string{"cat"}}, admin.ExecStreams{Stdin: pipe, Stdout: feedBack{cancel}, Stderr: io.Discard})
+		_, err := c.Exec(short, "one", admin.ExecRequest{Cmd: []string{"cat"}}, runtime.ExecStreams{Stdin: pipe, Stdout: feedBack{cancel}, Stderr: io.Discard})
 		ended <- err
 	}()
 	_, _ = io.WriteString(feed, "x") // its echo ends the client

@@ -86,7 +86,7 @@ func Start(ctx context.Context, dir string, opt Options) (*Daemon, error) {
 		return nil, err
 	}
 	d.Server = admin.NewServer(admin.Deps{
-		Set: d.Set, Declare: intake.NewDeclare(store, tables, d.Set.Outbox), Node: node, Exec: admin.ExecFunc(Exec),
+		Set: d.Set, Declare: intake.NewDeclare(store, tables, d.Set.Outbox), Node: node, Exec: Shell{},
 		Registry: registry, Check: func(s intake.Session) error { return fits(ledger, s) }, Version: "test", Log: opt.Log,
 	})
 	ln, err := admin.Listen(d.Socket)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"agentd/pkg/admin"
 	"agentd/pkg/runtime"
 )
 
@@ -102,8 +101,11 @@ func (c closing) Close() error {
 	return c.PipeReader.Close()
 }
 
+// Shell runs commands without a container.
+type Shell struct{}
+
 // Exec plays the commands echo, cat, env, id, pwd, stderr, size, sleep and exit.
-func Exec(ctx context.Context, id string, spec admin.ExecSpec, st admin.ExecStreams) (int, error) {
+func (Shell) Exec(ctx context.Context, id string, spec runtime.ExecSpec, st runtime.ExecStreams) (int, error) {
 	cmd := spec.Cmd
 	user := spec.User
 	if path.Base(cmd[0]) == "su-exec" {

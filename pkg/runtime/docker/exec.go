@@ -13,33 +13,10 @@ import (
 	"github.com/moby/moby/client"
 
 	"agentd/pkg/apis"
+	"agentd/pkg/runtime"
 )
 
-// ExecSpec is a command to run inside a container.
-type ExecSpec struct {
-	Cmd        []string
-	Env        []string
-	User       string
-	WorkingDir string
-	// TTY gives it a terminal; stdout and stderr are then one stream.
-	TTY bool
-	// Size is the terminal's first size; zero for the engine's default.
-	Size TermSize
-}
-
-// TermSize is a terminal's size in characters.
-type TermSize struct{ Rows, Cols uint }
-
-// ExecStreams are the command's streams; nil ones are not attached. Resize is
-// read until it is closed or the command ends.
-type ExecStreams struct {
-	// Stdin is copied until it ends, and its end is passed on. A read that is
-	// under way when the command ends is left behind: close Stdin afterwards.
-	Stdin  io.Reader
-	Stdout io.Writer
-	Stderr io.Writer
-	Resize <-chan TermSize
-}
+var _ runtime.Execer = (*Engine)(nil)
 
 const (
 	execLookEvery = 20 * time.Millisecond
@@ -49,7 +26,7 @@ const (
 // Exec runs a command in a running container until it ends and returns its
 // exit code. When ctx ends first the streams are cut; the engine has no call
 // to end the command itself.
-func (e *Engine) Exec(ctx context.Context, id string, spec ExecSpec, streams ExecStreams) (int, error) {
+func (e *Engine) Exec(ctx context.Context, id string, spec runtime.ExecSpec, streams runtime.ExecStreams) (int, error) {
 	what := "run a command in container " + short(id)
 	if len(spec.Cmd) == 0 {
 		return 0, apis.Terminalf(apis.ReasonInvalid, "%s: there is no command", what)
@@ -91,7 +68,7 @@ func (e *Engine) Exec(ctx context.Context, id string, spec ExecSpec, streams Exe
 }
 
 // converse copies the streams until the command closed its output.
-func (e *Engine) converse(ctx context.Context, exec string, spec ExecSpec, streams ExecStreams, attached client.ExecAttachResult) error {
+func (e *Engine) converse(ctx context.Context, exec string, spec runtime.ExecSpec, streams runtime.ExecStreams, attached client.ExecAttachResult) error {
 	// The connection is the client's no more: its end must be tied to ctx here.
 	stop := context.AfterFunc(ctx, attached.Close)
 	defer stop()
@@ -134,8 +111,8 @@ func (e *Engine) converse(ctx context.Context, exec string, spec ExecSpec, strea
 
 // firstSize sets the size again that the command was created with: engines
 // before API 1.42 ignore that one, and take none until the command runs.
-func (e *Engine) firstSize(ctx context.Context, exec string, size TermSize) {
-	if size == (TermSize{}) {
+func (e *Engine) firstSize(ctx context.Context, exec string, size runtime.TermSize) {
+	if size == (runtime.TermSize{}) {
 		return
 	}
 	tick := time.NewTicker(execLookEvery)
@@ -157,7 +134,7 @@ func (e *Engine) firstSize(ctx context.Context, exec string, size TermSize) {
 
 // passSizes passes on the terminal's sizes. One that is lost does no harm: the
 // next one comes with the next change.
-func (e *Engine) passSizes(ctx context.Context, exec string, sizes <-chan TermSize) {
+func (e *Engine) passSizes(ctx context.Context, exec string, sizes <-chan runtime.TermSize) {
 	for {
 		select {
 		case <-ctx.Done():

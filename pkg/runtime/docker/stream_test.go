@@ -220,22 +220,22 @@ func TestExec(t *testing.T) {
 			{cmd: []string{"exit", "42"}, code: 42},
 		} {
 			var stdout, stderr bytes.Buffer
-			streams := docker.ExecStreams{Stdout: &stdout, Stderr: &stderr}
+			streams := runtime.ExecStreams{Stdout: &stdout, Stderr: &stderr}
 			if tc.in != "" {
 				streams.Stdin = strings.NewReader(tc.in)
 			}
-			code, err := e.Exec(t.Context(), id, docker.ExecSpec{Cmd: tc.cmd, TTY: tc.tty}, streams)
+			code, err := e.Exec(t.Context(), id, runtime.ExecSpec{Cmd: tc.cmd, TTY: tc.tty}, streams)
 			if err != nil || code != tc.code || stdout.String() != tc.out || stderr.String() != tc.err {
 				t.Errorf("%v: code %d, error %v, stdout %q, stderr %q", tc.cmd, code, err, &stdout, &stderr)
 			}
 		}
-		if code, err := e.Exec(t.Context(), id, docker.ExecSpec{Cmd: []string{"exit", "3"}}, docker.ExecStreams{}); code != 3 || err != nil {
+		if code, err := e.Exec(t.Context(), id, runtime.ExecSpec{Cmd: []string{"exit", "3"}}, runtime.ExecStreams{}); code != 3 || err != nil {
 			t.Errorf("without streams: code %d, error %v", code, err)
 		}
-		_, err := e.Exec(t.Context(), id, docker.ExecSpec{}, docker.ExecStreams{})
+		_, err := e.Exec(t.Context(), id, runtime.ExecSpec{}, runtime.ExecStreams{})
 		wantTerminal(t, err, apis.ReasonInvalid)
 		fake.Exit(name, 0)
-		_, err = e.Exec(t.Context(), id, docker.ExecSpec{Cmd: []string{"cat"}}, docker.ExecStreams{})
+		_, err = e.Exec(t.Context(), id, runtime.ExecSpec{Cmd: []string{"cat"}}, runtime.ExecStreams{})
 		wantClass(t, err, apis.ErrConflict, "not running")
 	})
 }
@@ -245,15 +245,15 @@ func TestExecTerminal(t *testing.T) {
 	fake.AddImage(imgRef, "amd64", nil, nil)
 	e := open(t, fake.Host())
 	id := create(t, e, spec())
-	sizes := make(chan docker.TermSize)
+	sizes := make(chan runtime.TermSize)
 	stdin, feed := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := e.Exec(t.Context(), id, docker.ExecSpec{Cmd: []string{"wait"}, TTY: true, Size: docker.TermSize{Rows: 24, Cols: 80}},
-			docker.ExecStreams{Stdin: stdin, Resize: sizes})
+		_, err := e.Exec(t.Context(), id, runtime.ExecSpec{Cmd: []string{"wait"}, TTY: true, Size: runtime.TermSize{Rows: 24, Cols: 80}},
+			runtime.ExecStreams{Stdin: stdin, Resize: sizes})
 		done <- err
 	}()
-	sizes <- docker.TermSize{Rows: 50, Cols: 100}
+	sizes <- runtime.TermSize{Rows: 50, Cols: 100}
 	eventually(t, func() bool { return cmp.Equal(fake.ExecSizes(), []string{"24x80", "50x100"}) })
 	if err := feed.Close(); err != nil { // the command's input ends
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestExecCutShort(t *testing.T) {
 	stdin, feed := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := e.Exec(ctx, id, docker.ExecSpec{Cmd: []string{"cat"}}, docker.ExecStreams{Stdin: stdin})
+		_, err := e.Exec(ctx, id, runtime.ExecSpec{Cmd: []string{"cat"}}, runtime.ExecStreams{Stdin: stdin})
 		done <- err
 	}()
 	if _, err := feed.Write([]byte("x")); err != nil {

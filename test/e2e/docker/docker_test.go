@@ -145,8 +145,8 @@ func (n *node) log(id string) string {
 func (n *node) sh(id, script string) (string, int) {
 	n.t.Helper()
 	var out bytes.Buffer
-	code, err := n.Exec(n.t.Context(), id, docker.ExecSpec{Cmd: []string{"/bin/sh", "-c", script}},
-		docker.ExecStreams{Stdout: &out, Stderr: &out})
+	code, err := n.Exec(n.t.Context(), id, runtime.ExecSpec{Cmd: []string{"/bin/sh", "-c", script}},
+		runtime.ExecStreams{Stdout: &out, Stderr: &out})
 	if err != nil {
 		n.t.Fatal(err)
 	}

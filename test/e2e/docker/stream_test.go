@@ -15,7 +15,6 @@ import (
 
 	"agentd/pkg/apis"
 	"agentd/pkg/runtime"
-	"agentd/pkg/runtime/docker"
 )
 
 func TestExec(t *testing.T) {
@@ -23,9 +22,9 @@ func TestExec(t *testing.T) {
 	id := n.start(n.spec("k1", forever))
 	for _, tty := range []bool{false, true} {
 		var out, errOut bytes.Buffer
-		code, err := n.Exec(t.Context(), id, docker.ExecSpec{
+		code, err := n.Exec(t.Context(), id, runtime.ExecSpec{
 			Cmd: []string{"/bin/sh", "-c", `echo "$X $PWD"; echo oops >&2; exit 7`}, Env: []string{"X=y"}, WorkingDir: "/tmp", TTY: tty,
-		}, docker.ExecStreams{Stdout: &out, Stderr: &errOut})
+		}, runtime.ExecStreams{Stdout: &out, Stderr: &errOut})
 		want := [2]string{"y /tmp\n", "oops\n"}
 		if tty {
 			want = [2]string{"y /tmp\r\noops\r\n", ""}
@@ -37,24 +36,24 @@ func TestExec(t *testing.T) {
 	// The end of the input reaches the command, and all of its output comes back.
 	in := strings.Repeat("0123456789abcde\n", 1<<16)
 	var out bytes.Buffer
-	code, err := n.Exec(t.Context(), id, docker.ExecSpec{Cmd: []string{"cat"}}, docker.ExecStreams{Stdin: strings.NewReader(in), Stdout: &out})
+	code, err := n.Exec(t.Context(), id, runtime.ExecSpec{Cmd: []string{"cat"}}, runtime.ExecStreams{Stdin: strings.NewReader(in), Stdout: &out})
 	if code != 0 || err != nil || out.String() != in {
 		t.Errorf("cat of %d bytes: code %d, error %v, %d bytes back", len(in), code, err, out.Len())
 	}
 	// A terminal has the size that it was given last.
-	sizes := make(chan docker.TermSize, 1)
+	sizes := make(chan runtime.TermSize, 1)
 	stdin, feed := io.Pipe()
 	out.Reset()
 	var session errgroup.Group
 	session.Go(func() error {
-		code, err = n.Exec(t.Context(), id, docker.ExecSpec{Cmd: []string{"/bin/sh", "-c", "read x; stty size"}, TTY: true, Size: docker.TermSize{Rows: 10, Cols: 20}},
-			docker.ExecStreams{Stdin: stdin, Stdout: &out, Resize: sizes})
+		code, err = n.Exec(t.Context(), id, runtime.ExecSpec{Cmd: []string{"/bin/sh", "-c", "read x; stty size"}, TTY: true, Size: runtime.TermSize{Rows: 10, Cols: 20}},
+			runtime.ExecStreams{Stdin: stdin, Stdout: &out, Resize: sizes})
 		return err
 	})
 	if _, err := feed.Write([]byte(" ")); err != nil { // the session stands
 		t.Fatal(err)
 	}
-	sizes <- docker.TermSize{Rows: 33, Cols: 77}
+	sizes <- runtime.TermSize{Rows: 33, Cols: 77}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for n.proxy.Requests("POST", "/exec/.*/resize") == 0 || n.proxy.Open("/resize") > 0 {
