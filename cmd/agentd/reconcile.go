@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,8 +53,14 @@ Exit codes:
   agentd reconcile --once --sweep     # also remove what an earlier start left alone`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !f.once {
-				return usageError{errors.New("reconcile needs --once; the daemon (agentd run) reconciles all the time")}
+			// Not a usage error: its exit code 2 has a meaning of its own here.
+			switch {
+			case !f.once:
+				return errors.New("reconcile needs --once; the daemon (agentd run) reconciles all the time")
+			case !slices.Contains([]string{"", "json", "yaml"}, f.output):
+				return fmt.Errorf("output format %q: known are yaml and json", f.output)
+			case f.timeout <= 0:
+				return fmt.Errorf("--timeout %s: a time such as 5m is needed", f.timeout)
 			}
 			return runReconcile(cmd.Context(), s, g, f)
 		},
@@ -64,6 +71,7 @@ Exit codes:
 	cmd.Flags().BoolVar(&f.sweep, "sweep", false, "also remove what was left alone because it could not be recognised")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up after this time")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "output format: yaml or json")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return err })
 	return cmd
 }
 
@@ -116,6 +124,9 @@ func openState(path string, dryRun bool) (controller.Durable, bool, error) {
 			return controller.NewMemory(), false, nil
 		}
 		cp, rep, err := controller.OpenCheckpoint(path, controller.CheckpointOptions{ReadOnly: true, LockTimeout: checkpointLockWait})
+		if errors.Is(err, controller.ErrDamaged) { // set aside when it is for real
+			return controller.NewMemory(), false, nil
+		}
 		if err != nil {
 			return nil, false, err
 		}
@@ -159,7 +170,7 @@ func reconcileOnce(ctx context.Context, m *machine, durable controller.Durable, 
 	wait := b.set.Start(run)
 	defer func() { stop(); wait() }()
 	settleErr := b.set.Work.Settle(ctx)
-	if b.complete() || sweep {
+	if settleErr == nil && (b.complete() || sweep) {
 		b.set.Sweep.Allow()
 		if sweep {
 			if err := b.sweepAll(); err != nil {

@@ -167,9 +167,6 @@ func (r *onceReport) print(w io.Writer, format string) error {
 			_, err = w.Write(b)
 		}
 		return err
-	case "":
-	default:
-		return usageError{fmt.Errorf("output format %q: known are yaml and json", format)}
 	}
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	n := map[string]int{}
@@ -194,10 +191,10 @@ func (r *onceReport) print(w io.Writer, format string) error {
 // exit is nil, or an error that carries the exit code and says nothing more.
 func (r *onceReport) exit() error {
 	switch {
-	case len(r.Wrong) > 0:
-		return exitError(exitNotConverged)
 	case r.DryRun && len(r.Items) > 0:
 		return exitError(exitPlanned)
+	case len(r.Wrong) > 0:
+		return exitError(exitNotConverged)
 	}
 	return nil
 }

@@ -125,6 +125,8 @@ type Images interface {
 type Scratches interface {
 	// Ensure makes directories and files as wanted and returns the host path.
 	Ensure(ctx context.Context, name string, spec apis.ScratchSpec) (path string, changed bool, err error)
+	// Differing lists what Ensure would make or change, by path, and changes nothing.
+	Differing(ctx context.Context, name string, spec apis.ScratchSpec) ([]string, error)
 	// Remove removes all of it; absent is success. Links are never followed.
 	Remove(ctx context.Context, name string) error
 	List(ctx context.Context) ([]string, error)

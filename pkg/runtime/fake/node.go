@@ -240,7 +240,10 @@ func (v scratches) Ensure(ctx context.Context, name string, spec apis.ScratchSpe
 	v.w.mu.Unlock()
 	diff := differing(have, spec)
 	if ok && origin != nil && len(have.Files) == 0 {
-		diff = v.differingReal(ctx, name, spec)
+		var err error
+		if diff, err = origin.Scratches.Differing(ctx, name, spec); err != nil {
+			return "", false, err
+		}
 	}
 	if ok && len(diff) == 0 {
 		return v.Path(name), false, nil
@@ -271,16 +274,18 @@ func differing(have, want apis.ScratchSpec) []string {
 	return out
 }
 
-// differingReal compares with the files of the node that the world was copied from.
-func (v scratches) differingReal(ctx context.Context, name string, want apis.ScratchSpec) []string {
-	var out []string
-	for _, f := range want.Files {
-		b, err := v.w.real.Scratches.Read(ctx, name, f.Path)
-		if err != nil || !f.Once && string(b) != f.Content.Reveal() {
-			out = append(out, f.Path)
-		}
+func (v scratches) Differing(ctx context.Context, name string, spec apis.ScratchSpec) ([]string, error) {
+	v.w.mu.Lock()
+	have, ok := v.w.scratches[name]
+	origin := v.w.real
+	v.w.mu.Unlock()
+	switch {
+	case !ok:
+		return []string{"."}, nil
+	case origin != nil && len(have.Files) == 0:
+		return origin.Scratches.Differing(ctx, name, spec)
 	}
-	return out
+	return differing(have, spec), nil
 }
 
 func (v scratches) Remove(ctx context.Context, name string) error {
