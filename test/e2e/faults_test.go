@@ -258,7 +258,7 @@ func (a *agent) stray(kernel string, args ...string) string {
 	a.t.Helper()
 	return a.docker(append([]string{
 		"create", "--label", "ai.backend.agent-id=" + a.id, "--label", "ai.backend.owner=" + a.id,
-		"--label", "ai.backend.kernel-id=" + kernel, "--entrypoint", "/bin/sleep", "--name", "stray." + kernel, busybox,
+		"--label", "ai.backend.kernel-id=" + kernel, "--entrypoint", "/bin/sleep", "--name", "stray." + a.id + "." + kernel, busybox,
 	}, args...)...)
 }
 
