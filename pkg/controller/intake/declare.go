@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"agentd/pkg/apis"
@@ -33,65 +32,6 @@ func NewDeclare(s *controller.Store, t *controller.Tables, out *controller.Outbo
 		store: s, sessions: t.Sessions.Reader(), sessSpec: t.Sessions.SpecWriter(),
 		kernels: t.Kernels.Reader(), kernSpec: t.Kernels.SpecWriter(), events: t.Events.Reader(), outbox: out,
 	}
-}
-
-// Session is a session with all its kernels on this node.
-type Session struct {
-	ID      string
-	Spec    apis.ClusterSessionSpec
-	Kernels map[string]apis.KernelSpec
-}
-
-// Create stores the session and its kernels in one transaction, on disk when
-// it returns. What is there already in equal form is success; in another form
-// it is ErrConflict, and nothing changes. Invalid input is ErrInvalid.
-func (d *Declare) Create(s Session) error {
-	if err := apis.ValidateSession(s.ID, s.Spec, s.Kernels); err != nil {
-		return err
-	}
-	return d.store.Commit(func(tx *controller.Tx) error {
-		if have, ok := d.sessions.GetIn(tx, s.ID); ok {
-			if have.Deleting {
-				return fmt.Errorf("session %s is being deleted: %w; try again when it is gone", s.ID, apis.ErrConflict)
-			}
-			if !sameSession(have.Spec, s.Spec) {
-				return fmt.Errorf("session %s exists with another spec: %w; delete it first, or use another ID", s.ID, apis.ErrConflict)
-			}
-		} else if err := d.sessSpec.Apply(tx, controller.SessionMeta(s.ID), s.Spec); err != nil {
-			return err
-		}
-		for _, id := range s.Spec.Kernels {
-			if err := d.createKernel(tx, s.ID, id, s.Kernels[id]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (d *Declare) createKernel(tx *controller.Tx, sessionID, id string, spec apis.KernelSpec) error {
-	have, ok := d.kernels.GetIn(tx, id)
-	switch {
-	case !ok:
-		return d.kernSpec.Apply(tx, controller.KernelMeta(id, sessionID), spec)
-	case have.Deleting:
-		return fmt.Errorf("kernel %s is being deleted: %w; try again when it is gone", id, apis.ErrConflict)
-	case !sameKernel(have.Spec, spec):
-		return fmt.Errorf("kernel %s exists with another spec: %w; delete it first, or use another ID", id, apis.ErrConflict)
-	}
-	return nil
-}
-
-// sameSession compares without the key pair, which is made anew for every request without one.
-func sameSession(a, b apis.ClusterSessionSpec) bool {
-	a.KeyPair, b.KeyPair = nil, nil
-	return reflect.DeepEqual(a, b)
-}
-
-// sameKernel compares without the incarnation, which grows by itself.
-func sameKernel(a, b apis.KernelSpec) bool {
-	a.Incarnation, b.Incarnation = 0, 0
-	return reflect.DeepEqual(a, b)
 }
 
 // DestroySession asks for the end of a session and of all its kernels.
