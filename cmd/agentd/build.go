@@ -295,7 +295,8 @@ func (m *machine) detectDevices() error {
 	return nil
 }
 
-// fits refuses a session that this node could never hold, before anything is stored.
+// fits refuses a session that this node could never hold, before anything is
+// stored. Who asks says which session it is about.
 func (m *machine) fits(x intake.Session) error {
 	total := slots.Amounts{}
 	var errs []error
@@ -314,13 +315,15 @@ func (m *machine) fits(x intake.Session) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if have := m.devices.Capacity(); !total.LessEqual(have) {
-		for _, slot := range total.Slots() {
-			if have[slot].Less(total[slot]) {
-				errs = append(errs, fmt.Errorf("session %s: %w: it asks for %s of slot %s, and this node has %s in all",
-					x.ID, apis.ErrInvalid, total[slot].Plain(), slot, have[slot].Plain()))
-			}
+	have := m.devices.Capacity()
+	var lacks []string
+	for _, slot := range total.Slots() {
+		if have[slot].Less(total[slot]) {
+			lacks = append(lacks, fmt.Sprintf("it asks for %s of slot %s, and this node has %s in all", total[slot].Plain(), slot, have[slot].Plain()))
 		}
 	}
-	return errors.Join(errs...)
+	if len(lacks) > 0 {
+		return fmt.Errorf("%w: %s", apis.ErrInvalid, strings.Join(lacks, "; "))
+	}
+	return nil
 }
