@@ -23,6 +23,8 @@ const (
 	RunDir = "run"
 
 	kernelDir = "/opt/kernel"
+
+	envServicePorts = "BACKENDAI_SERVICE_PORTS"
 )
 
 // planInput is everything that a container and a scratch follow from.
@@ -117,6 +119,10 @@ func environOf(in planInput, set Settings) map[string]string {
 		if _, ok := env[name]; !ok {
 			env[name] = strconv.Itoa(len(held.IDs(slots.CPU)))
 		}
+	}
+	// A session file is read before its image is known; a manager fills it in itself.
+	if v, ok := env[envServicePorts]; ok && v == "" {
+		env[envServicePorts] = in.image.Status.Labels[apis.LabelServicePorts]
 	}
 	for _, name := range []string{"GPU_COUNT", "N_GPUS"} { // no accelerators on this node
 		env[name] = "0"

@@ -3,6 +3,7 @@
 package reconciler
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -45,5 +46,34 @@ func TestSudoIsAskedForByTheRequestOnly(t *testing.T) {
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
 		}
+	}
+}
+
+// TestServicePortsVariable: what the request left open comes from the image.
+func TestServicePortsVariable(t *testing.T) {
+	const name = "BACKENDAI_SERVICE_PORTS"
+	label := map[string]string{apis.LabelServicePorts: "web:http:8080"}
+	for _, c := range []struct {
+		what   string
+		asked  map[string]string
+		labels map[string]string
+		want   map[string]string
+	}{
+		{"empty", map[string]string{name: ""}, label, map[string]string{name: "web:http:8080"}},
+		{"empty without a label", map[string]string{name: ""}, nil, map[string]string{name: ""}},
+		{"given", map[string]string{name: "api:tcp:9000"}, label, map[string]string{name: "api:tcp:9000"}},
+		{"absent", nil, label, map[string]string{}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			in := planFor(apis.KernelSpec{Environ: c.asked}, c.labels)
+			got := environOf(in, planSettings)
+			maps.DeleteFunc(got, func(k, _ string) bool { return k != name })
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("environment (-want +got):\n%s", diff)
+			}
+			if v := in.kernel.Spec.Environ[name]; v != c.asked[name] {
+				t.Errorf("the wish became %q", v)
+			}
+		})
 	}
 }
