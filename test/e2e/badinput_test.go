@@ -20,11 +20,11 @@ func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	good := session(a.name("three"), busybox, 1)
-	replace := func(old, new string) string {
+	replace := func(old, by string) string {
 		if !strings.Contains(good, old) {
 			t.Fatalf("%q is not in the file", old)
 		}
-		return strings.Replace(good, old, new, 1)
+		return strings.Replace(good, old, by, 1)
 	}
 	name := "name: " + a.name("three")
 	for _, c := range []struct {

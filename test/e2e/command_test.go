@@ -141,8 +141,8 @@ func TestNoShell(t *testing.T) {
 			continue
 		}
 		log := a.log(e.Kernel)
-		switch {
-		case e.Exit == "0":
+		switch e.Exit {
+		case "0":
 			for _, want := range []string{"GREETING=hello you", "BACKENDAI_CLUSTER_HOST=main1", "HOME=/home/work", "LOCAL_USER_ID=1000"} {
 				if !strings.Contains(log, want+"\n") {
 					t.Errorf("%s is missing in the environment:\n%s", want, log)
