@@ -51,8 +51,10 @@ type machine struct {
 	log      logr.Logger
 }
 
-// newMachine makes the directories and connects the parts; it changes nothing on the engine.
-func newMachine(cfg *config.Config, log logr.Logger) (*machine, error) {
+// newMachine makes the directories and connects the parts; it changes nothing on
+// the engine. For a dry run it makes no directories either, and the node is to
+// be looked at only: it keeps no logs.
+func newMachine(cfg *config.Config, log logr.Logger, dryRun bool) (*machine, error) {
 	if err := errors.Join(cfg.Unsupported()...); err != nil {
 		return nil, err
 	}
@@ -63,9 +65,6 @@ func newMachine(cfg *config.Config, log logr.Logger) (*machine, error) {
 	}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.metrics = controller.NewMetrics(m.registry)
-	if err := cfg.CreateDirs(); err != nil {
-		return nil, err
-	}
 	overrides, err := readOverrides()
 	if err != nil {
 		return nil, err
@@ -73,21 +72,33 @@ func newMachine(cfg *config.Config, log logr.Logger) (*machine, error) {
 	if m.engine, err = docker.New(docker.Options{Host: os.Getenv("DOCKER_HOST"), AgentID: m.agentID, Overrides: overrides}); err != nil {
 		return nil, err
 	}
-	dirs, err := scratch.New(string(cfg.Container.ScratchRoot), scratch.WithOwner(m.agentID))
+	scratches := []scratch.Option{scratch.WithOwner(m.agentID)}
+	if dryRun {
+		scratches = append(scratches, scratch.Existing())
+	} else if err := m.makeDirs(); err != nil {
+		return nil, err
+	}
+	dirs, err := scratch.New(string(cfg.Container.ScratchRoot), scratches...)
 	if err != nil {
 		return nil, err
 	}
-	if m.logs, err = runtime.NewKeptLogs(filepath.Join(string(cfg.Agentd.StateDir), "logs"), int64(cfg.ContainerLogs.MaxLength)); err != nil {
-		return nil, err
-	}
-	m.node = runtime.Node{
-		Containers: m.engine, Networks: m.engine.Networks(), Images: m.engine.Images(),
-		Scratches: dirs, Runner: runners{dirs}, Logs: m.logs,
-	}
+	m.node.Containers, m.node.Networks, m.node.Images = m.engine, m.engine.Networks(), m.engine.Images()
+	m.node.Scratches, m.node.Runner = dirs, runners{dirs}
 	if m.settings, err = m.readSettings(); err != nil {
 		return nil, err
 	}
 	return m, m.detectDevices()
+}
+
+// makeDirs makes what the configuration names, and the place for kept logs.
+func (m *machine) makeDirs() error {
+	if err := m.cfg.CreateDirs(); err != nil {
+		return err
+	}
+	var err error
+	m.logs, err = runtime.NewKeptLogs(filepath.Join(string(m.cfg.Agentd.StateDir), "logs"), int64(m.cfg.ContainerLogs.MaxLength))
+	m.node.Logs = m.logs
+	return err
 }
 
 // runners finds the runner of a kernel in its scratch.

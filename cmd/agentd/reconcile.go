@@ -82,7 +82,7 @@ func runReconcile(ctx context.Context, s streams, g *globals, f reconcileFlags) 
 	}
 	log, flush := newLogger(cfg, g.logLevelOr("ERROR"), s.err)
 	defer flush()
-	m, err := newMachine(cfg, log)
+	m, err := newMachine(cfg, log, f.dryRun)
 	if err != nil {
 		return err
 	}

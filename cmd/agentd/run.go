@@ -71,7 +71,7 @@ func runDaemon(ctx context.Context, s streams, g *globals) error {
 	if cfg.Manager.Enabled {
 		return errors.New("manager.enabled is true, but this agentd has no manager's door yet; set [manager] enabled = false to run stand-alone")
 	}
-	m, err := newMachine(cfg, log)
+	m, err := newMachine(cfg, log, false)
 	if err != nil {
 		return err
 	}

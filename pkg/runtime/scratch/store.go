@@ -32,6 +32,8 @@ type Store struct {
 	root  string
 	owner string
 	euid  int
+	// existing forbids to make the root.
+	existing bool
 
 	mu   sync.Mutex
 	busy map[string]chan struct{}
@@ -49,8 +51,14 @@ func WithOwner(agentID string) Option {
 	return func(s *Store) { s.owner = agentID }
 }
 
+// Existing takes the root as it is, for who only looks: [New] does not make one
+// that is missing, and it then holds nothing.
+func Existing() Option {
+	return func(s *Store) { s.existing = true }
+}
+
 // New returns the store below root (container.scratch-root), which is made if
-// it is missing. A root that cannot hold scratches at all is a TerminalError;
+// it is missing, unless [Existing] forbids it. A root that cannot hold scratches at all is a TerminalError;
 // one that cannot be made now is ErrUnavailable. An existing root that is read
 // only or full is accepted: Ensure tells, and recovers with it.
 func New(root string, opts ...Option) (*Store, error) {
@@ -78,6 +86,8 @@ func New(root string, opts ...Option) (*Store, error) {
 func (s *Store) prepareRoot() error {
 	st, err := os.Stat(s.root)
 	switch {
+	case errors.Is(err, unix.ENOENT) && s.existing:
+		return nil
 	case errors.Is(err, unix.ENOENT):
 		if err := os.MkdirAll(filepath.Dir(s.root), 0o755); err != nil {
 			return explain("make the scratch root", s.root, err)
@@ -137,6 +147,9 @@ func (s *Store) Path(name string) string {
 // are being removed and everything else below the root are left out.
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	root, err := s.openRoot()
+	if s.existing && isAbsent(err) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
