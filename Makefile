@@ -35,7 +35,7 @@ images: ## the kernel images of demo and tests, built once and cached
 
 # The end-to-end tests stop and start the engine, so they run after the others, and are never taken from the cache.
 UNIT_TESTS = go test -race -timeout 10m $(TESTFLAGS) $$(go list ./... | grep -v '/test/e2e')
-E2E_TESTS = go test -race -timeout 14m -count=1 $(TESTFLAGS) ./test/e2e/...
+E2E_TESTS = go test -race -timeout 14m -count=1 -p 1 $(TESTFLAGS) ./test/e2e/...
 
 .PHONY: test
 test: setup images build ## everything, on a fresh machine too: set-up, images, binaries, all tests under the race detector

@@ -85,9 +85,9 @@ func textLines(text string) []string {
 	return out
 }
 
-// only narrows a session to one kernel with changes to its spec.
-func one(id string, edit func(*apis.KernelSpec)) intake.Session {
-	s := testSession(id, 1)
+// one is a session of one kernel with changes to its spec.
+func one(edit func(*apis.KernelSpec)) intake.Session {
+	s := testSession("a", 1)
 	k := s.Kernels[s.Spec.Kernels[0]]
 	edit(&k)
 	s.Kernels[s.Spec.Kernels[0]] = k
@@ -181,27 +181,27 @@ func TestFailuresToCreate(t *testing.T) {
 		message string
 	}{
 		"image missing": {
-			session: one("a", func(k *apis.KernelSpec) { k.Image = apis.ImageRef{Canonical: "nobody/has:this", Local: true} }),
+			session: one(func(k *apis.KernelSpec) { k.Image = apis.ImageRef{Canonical: "nobody/has:this", Local: true} }),
 			message: "ImageMissing: image nobody/has:this is not on this node",
 		},
 		"other architecture": {
-			session: one("a", func(k *apis.KernelSpec) { k.Image.Architecture = "arm64" }),
+			session: one(func(k *apis.KernelSpec) { k.Image.Architecture = "arm64" }),
 			message: "Invalid: image agentd.local/test:1 is for x86_64, the kernel asks for aarch64",
 		},
 		"too much memory": {
-			session: one("a", func(k *apis.KernelSpec) { k.Slots["mem"] = "1099511627776" }),
+			session: one(func(k *apis.KernelSpec) { k.Slots["mem"] = "1099511627776" }),
 			message: "InsufficientResources: slot mem: 1099511627776 requested",
 		},
 		"unknown slot": {
-			session: one("a", func(k *apis.KernelSpec) { k.Slots["tpu.device"] = "1" }),
+			session: one(func(k *apis.KernelSpec) { k.Slots["tpu.device"] = "1" }),
 			message: "Invalid: slot tpu.device: 1 requested: this node has no such slot",
 		},
 		"reserved port": {
-			session: one("a", func(k *apis.KernelSpec) { k.PreopenPorts = []int{2000} }),
+			session: one(func(k *apis.KernelSpec) { k.PreopenPorts = []int{2000} }),
 			message: "Invalid: service 2000: port 2000",
 		},
 		"ports exhausted": {
-			session: one("a", func(k *apis.KernelSpec) {
+			session: one(func(k *apis.KernelSpec) {
 				for p := range 300 {
 					k.PreopenPorts = append(k.PreopenPorts, 10000+p)
 				}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,7 +100,7 @@ func prepareAgent(t *testing.T, options ...func(*agent)) *agent {
 		ports: [2]int{first, first + 39}, conf: map[string]string{},
 	}
 	var err error
-	if a.dir, err = os.MkdirTemp("", "agentd-e2e."); err != nil {
+	if a.dir, err = os.MkdirTemp("", "agentd-e2e."); err != nil { //nolint:usetesting // a socket needs a short path
 		t.Fatal(err)
 	}
 	for _, o := range options {
@@ -136,9 +137,7 @@ func (a *agent) writeConfig() {
 		"container.port-reuse-cooldown-sec": "0",
 		"resource.reserved-cpu":             "0", "agentd.start-timeout": `"60s"`,
 	}
-	for k, v := range a.conf {
-		conf[k] = v
-	}
+	maps.Copy(conf, a.conf)
 	tables := map[string][]string{}
 	for k, v := range conf {
 		i := strings.LastIndexByte(k, '.')
