@@ -40,7 +40,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Parallel()
 			a, p := behindProxy(t)
 			since := time.Now()
-			file := a.session("c", busybox, 2)
+			file := a.session("c", 2)
 
 			reached, resume := freeze(p, m.making)
 			a.must("apply", "--wait=false", "-f", file)

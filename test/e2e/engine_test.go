@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,15 +16,13 @@ import (
 	"agentd/test/e2e/engine"
 )
 
-const anyStart = startContainer
-
 // B001: starts that the engine refuses leave nothing, and the next one works.
 func TestRefusedStarts(t *testing.T) {
 	a, p := behindProxy(t, portRange(8))
-	refuse := p.Add(engine.Rule{Method: post, Path: anyStart, Status: 500, Body: `{"message":"OCI runtime create failed: out of luck"}`})
+	refuse := p.Add(engine.Rule{Method: post, Path: startContainer, Status: 500, Body: `{"message":"OCI runtime create failed: out of luck"}`})
 	for n := range 5 {
 		name := fmt.Sprintf("bad%d", n)
-		file := a.session(name, busybox, 3)
+		file := a.session(name, 3)
 		if r := a.run("apply", "-f", file); r.code != 3 || !strings.Contains(r.out+r.err, "out of luck") {
 			t.Fatalf("exit %d, want 3 and the engine's words:\n%s%s", r.code, r.out, r.err)
 		}
@@ -45,7 +42,7 @@ func TestRefusedStarts(t *testing.T) {
 		t.Errorf("terminal events by kernel: %v, want one for each of 20", ends)
 	}
 	refuse.Remove()
-	file := a.applied("good", busybox, 3)
+	file := a.applied("good", 3)
 	a.must("delete", "-f", file)
 	a.mustBeClean()
 }
@@ -53,15 +50,17 @@ func TestRefusedStarts(t *testing.T) {
 // B003: what is deleted while it is being created goes, with the reason of the deletion.
 func TestDeletedWhileCreated(t *testing.T) {
 	for _, rule := range []engine.Rule{
-		{Method: post, Path: createContainer}, {Method: post, Path: anyStart},
-		{Method: "GET", Path: `^/images/.*/json`}, {Method: post, Path: createNetwork},
+		{Method: post, Path: createContainer},
+		{Method: post, Path: startContainer},
+		{Method: "GET", Path: `^/images/.*/json`},
+		{Method: post, Path: createNetwork},
 	} {
 		t.Run(rule.Path, func(t *testing.T) {
 			t.Parallel()
 			a, p := behindProxy(t, quick)
 			rule.Delay = 2 * time.Second
 			h := p.Add(rule)
-			file := a.session("s", busybox, 1)
+			file := a.session("s", 1)
 			a.must("apply", "--wait=false", "-f", file)
 			a.eventually("the request is under way", 10*time.Second, func() error {
 				if h.Applied() == 0 {
@@ -117,7 +116,7 @@ func TestLowLimits(t *testing.T) {
 	if text := a.node("LimitsClamped", true); !strings.Contains(text, "nofile is lowered to 4096") {
 		t.Errorf("condition says %q", text)
 	}
-	file := a.applied("s", busybox, 0)
+	file := a.applied("s", 0)
 	k := a.kernel("main1")
 	if got := a.docker("exec", a.container(k), "sh", "-c", "ulimit -Sn; ulimit -Hn"); got != "4096\n4096" {
 		t.Errorf("limits in the container: %q", got)
@@ -136,7 +135,7 @@ func TestStartsBeforeTheEngine(t *testing.T) {
 	}
 	p.Up()
 	a.node("EngineReachable", true)
-	file := a.applied("s", busybox, 1)
+	file := a.applied("s", 1)
 	a.must("delete", "-f", file)
 	a.mustBeClean()
 }
@@ -146,9 +145,9 @@ func TestStartsBeforeTheEngine(t *testing.T) {
 func TestStuckStop(t *testing.T) {
 	a, p := behindProxy(t, with("agentd.stop-grace", `"1s"`))
 	const stuck = 5 // more than are created at a time
-	file := a.applied("a", busybox, stuck-1)
+	file := a.applied("a", stuck-1)
 	kernels := a.kernels()
-	other := a.applied("b", busybox, 0)
+	other := a.applied("b", 0)
 	before := a.metric("go_goroutines")
 	p.Forget()
 	for _, k := range kernels {
@@ -163,7 +162,7 @@ func TestStuckStop(t *testing.T) {
 	})
 	begun := time.Now()
 	a.must("delete", "-f", other)
-	third := a.applied("c", busybox, 0)
+	third := a.applied("c", 0)
 	a.must("delete", "-f", third)
 	if took := time.Since(begun); took > 8*time.Second {
 		t.Errorf("others took %s", took)
@@ -190,7 +189,7 @@ func TestStuckStop(t *testing.T) {
 // B035: containers removed or stopped by somebody else are noticed without events.
 func TestSomebodyElse(t *testing.T) {
 	a, p := behindProxy(t, quick)
-	file := a.applied("s", busybox, 2)
+	file := a.applied("s", 2)
 	kernels := a.kernels()
 	p.Add(engine.Rule{Method: "GET", Path: "^/events", Blackhole: true})
 	a.docker("rm", "-f", a.container(kernels[0]))
@@ -218,7 +217,7 @@ func TestSomebodyElse(t *testing.T) {
 // B038: an engine that says too little, or nothing, ends no kernel.
 func TestWrongAnswersEndNothing(t *testing.T) {
 	a, p := behindProxy(t, quick)
-	file := a.applied("s", busybox, 2)
+	file := a.applied("s", 2)
 	kernels := a.kernels()
 	before := a.ids(kernels)
 	const list = `^/containers/json`
@@ -321,124 +320,4 @@ func TestLostEvents(t *testing.T) {
 	for _, k := range kernels {
 		a.ended(k, 0)
 	}
-}
-
-// B063: networks of the session's name that others made are not taken for ours.
-func TestSameNetworkName(t *testing.T) {
-	a := newAgent(t, quick)
-	file := a.applied("s", busybox, 1)
-	kernels := a.kernels()
-	name := a.docker("network", "ls", "--filter", "label=ai.backend.agent-id="+a.id, "--format", "{{.Name}}")
-	var foreign []string
-	for range 2 { // an old client does not ask for a name of its own
-		id := duplicate(t, name)
-		foreign = append(foreign, id)
-		t.Cleanup(func() { a.docker("network", "rm", id) })
-	}
-	again := a.session("again", busybox, 1)
-	a.must("apply", "-f", again) // nothing of the one is in the other's way
-	a.kill()
-	a.start()
-	a.ids(kernels)
-	a.must("delete", "-f", file)
-	a.must("delete", "-f", again)
-	a.mustBeClean()
-	for _, id := range foreign {
-		a.docker("network", "inspect", id)
-	}
-	if r := a.run("apply", "--timeout", "5s", "-f", file); r.code != 3 || !strings.Contains(r.out+r.err, "ambiguous") {
-		t.Errorf("exit %d, want 3 and that the name is ambiguous\n%s%s", r.code, r.out, r.err)
-	}
-	a.must("delete", "-f", file)
-	a.mustBeClean()
-}
-
-// duplicate makes one more network of that name, as old clients may.
-func duplicate(t *testing.T, name string) string {
-	t.Helper()
-	out := curl(t, post, "/v1.41/networks/create", fmt.Sprintf(`{"Name":%q,"CheckDuplicate":false,"Driver":"bridge"}`, name))
-	return decode[struct{ ID string }](t, out).ID
-}
-
-// B077: a kernel that needs more ports than there are takes none.
-func TestTooFewPorts(t *testing.T) {
-	a := newAgent(t, portRange(5))
-	// Each kernel has two ports of its own.
-	for n := range 3 {
-		name := fmt.Sprintf("six%d", n)
-		file := a.session(name, busybox, 0, "preopenPorts: [9001, 9002, 9003, 9004]")
-		if r := a.run("apply", "-f", file); r.code != 3 || !strings.Contains(r.out+r.err, "ports") {
-			t.Fatalf("exit %d, want 3 and why\n%s%s", r.code, r.out, r.err)
-		}
-	}
-	a.mustBeClean()
-	file := a.applied("five", busybox, 0, "preopenPorts: [9001, 9002, 9003]")
-	a.must("delete", "-f", file)
-	a.mustBeClean()
-}
-
-// B081: ports that others use are left to them, whether that shows before or
-// while the container starts.
-func TestPortsOfOthers(t *testing.T) {
-	a, p := behindProxy(t)
-	busy := []int{a.ports[0], a.ports[0] + 2}
-	for _, port := range busy {
-		listen(t, port)
-	}
-	file := a.applied("one", busybox, 1)
-	for _, k := range a.kernels() {
-		for _, port := range a.portsOf(k) {
-			if slices.Contains(busy, port) {
-				t.Errorf("kernel %s has port %d, which is in use", k, port)
-			}
-		}
-	}
-	a.must("delete", "-f", file)
-	a.mustBeClean()
-
-	// Taken after the choice, before the start.
-	p.Forget()
-	reached, resume := freeze(p, moment{method: post, path: anyStart})
-	file = a.session("two", busybox, 0)
-	a.must("apply", "--wait=false", "-f", file)
-	a.await("the start", reached)
-	k := a.kernel("main1")
-	taken := a.portsOf(k)
-	listen(t, taken[0])
-	resume()
-	a.must("apply", "-f", file)
-	now := a.portsOf(k)
-	if slices.Contains(now, taken[0]) {
-		t.Errorf("ports %v, and %d is in use", now, taken[0])
-	}
-	if n := p.Requests(post, anyStart); n != 2 {
-		t.Errorf("%d starts, want 2", n)
-	}
-	third := a.applied("three", busybox, 0)
-	a.must("delete", "-f", file)
-	a.must("delete", "-f", third)
-	a.mustBeClean()
-
-	// An engine that calls every port taken is not asked for ever.
-	p.Forget()
-	p.Add(engine.Rule{Method: post, Path: anyStart, Status: 500, Body: `{"message":"driver failed programming external connectivity: Bind for 127.0.0.1:1 failed: port is already allocated"}`})
-	file = a.session("four", busybox, 0)
-	if r := a.run("apply", "-f", file); r.code != 3 || !strings.Contains(r.out+r.err, "port") {
-		t.Errorf("exit %d, want 3\n%s%s", r.code, r.out, r.err)
-	}
-	if n := p.Requests(post, anyStart); n > 12 {
-		t.Errorf("%d starts", n)
-	}
-	a.mustBeClean()
-}
-
-// curl asks the engine in words that its client does not have.
-func curl(t *testing.T, method, path, body string) string {
-	t.Helper()
-	conn, err := net.Dial("unix", engineSocket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	return rawHTTP(t, conn, method, path, body)
 }

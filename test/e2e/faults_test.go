@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os/exec"
@@ -35,15 +34,15 @@ func quick(a *agent) { a.conf["agent.sync-container-lifecycles.interval"] = "0.5
 
 // session writes a session file whose name no other agent uses: what the IDs of
 // kernels follow from must not be shared by agents of one engine.
-func (a *agent) session(name, image string, subs int, extra ...string) string {
+func (a *agent) session(name string, subs int, extra ...string) string {
 	a.t.Helper()
-	return a.file(name, session(a.id+"-"+name, image, subs, extra...))
+	return a.file(name, session(a.id+"-"+name, busybox, subs, extra...))
 }
 
 // applied applies such a session, which has to become ready.
-func (a *agent) applied(name, image string, subs int, extra ...string) string {
+func (a *agent) applied(name string, subs int, extra ...string) string {
 	a.t.Helper()
-	file := a.session(name, image, subs, extra...)
+	file := a.session(name, subs, extra...)
 	a.must("apply", "-f", file)
 	return file
 }
@@ -116,7 +115,8 @@ func (a *agent) kernels() []string {
 	return out
 }
 
-// mustRun checks that exactly these containers run, by kernel.
+// ids checks that each kernel has one container and that it runs. What it returns
+// for a kernel changes when that container is another, or was started anew.
 func (a *agent) ids(kernels []string) map[string]string {
 	a.t.Helper()
 	out := map[string]string{}
@@ -222,7 +222,7 @@ func (a *agent) metric(name string) float64 {
 	return 0
 }
 
-// ports returns the host ports of a kernel.
+// portsOf returns the host ports of a kernel.
 func (a *agent) portsOf(kernel string) []int {
 	a.t.Helper()
 	var out []int
@@ -243,14 +243,13 @@ func (a *agent) portsOf(kernel string) []int {
 }
 
 // listen takes a port of this host until the test ends.
-func listen(t *testing.T, port int) net.Listener {
+func listen(t *testing.T, port int) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	return l
 }
 
 // stray creates a container that carries the agent's labels and that it knows nothing of.
@@ -273,27 +272,4 @@ func decode[T any](t *testing.T, text string) T {
 		t.Fatalf("%v in %s", err, text)
 	}
 	return v
-}
-
-// rawHTTP sends one request over the connection and returns the answer's body.
-func rawHTTP(t *testing.T, conn net.Conn, method, path, body string) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://engine"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if err := req.Write(conn); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode >= 300 {
-		t.Fatalf("%s %s: %s, %v\n%s", method, path, resp.Status, err, b)
-	}
-	return string(b)
 }

@@ -16,7 +16,7 @@ import (
 // B030: without its state, agentd knows its kernels again from what is on the node.
 func TestStateLost(t *testing.T) {
 	a := newAgent(t, quick)
-	file := a.applied("s", busybox, 2)
+	file := a.applied("s", 2)
 	kernels := a.kernels()
 	before, held := a.ids(kernels), map[string]string{}
 	for _, k := range kernels {
@@ -47,7 +47,7 @@ func TestStateLost(t *testing.T) {
 			t.Errorf("kernel %s is reported ended: %v", k, ends)
 		}
 	}
-	another := a.applied("another", busybox, 0)
+	another := a.applied("another", 0)
 	a.must("delete", "-f", another)
 	a.must("delete", "-f", file)
 	a.mustBeClean()
@@ -88,7 +88,7 @@ func (a *agent) held(kernel string) string {
 // made again is.
 func TestScratchesDamaged(t *testing.T) {
 	a := newAgent(t, quick)
-	file := a.applied("s", busybox, 3)
+	file := a.applied("s", 3)
 	kernels := a.kernels()
 	before := a.ids(kernels)
 	a.kill()
@@ -117,7 +117,7 @@ func TestScratchesDamaged(t *testing.T) {
 // named, and removed when an operator says so.
 func TestScratchesDamagedAndStateLost(t *testing.T) {
 	a := newAgent(t, quick, with("agentd.sweep-grace", `"1s"`), with("agentd.stop-grace", `"1s"`))
-	file := a.applied("s", busybox, 3)
+	file := a.applied("s", 3)
 	kernels := a.kernels()
 	before := a.ids(kernels)
 	a.kill()
@@ -188,15 +188,15 @@ func TestStrays(t *testing.T) {
 // B082: ports of kernels outlive restarts and a change of the range.
 func TestPortsAfterRestart(t *testing.T) {
 	a := newAgent(t, portRange(20))
-	files := []string{a.applied("one", busybox, 1)}
+	files := []string{a.applied("one", 1)}
 	a.stop()
 	a.start()
-	files = append(files, a.applied("two", busybox, 0))
+	files = append(files, a.applied("two", 0))
 	a.stop()
 	a.ports = [2]int{a.ports[0] + 20, a.ports[0] + 39}
 	a.writeConfig()
 	a.start()
-	files = append(files, a.applied("three", busybox, 0))
+	files = append(files, a.applied("three", 0))
 	seen := map[int]string{}
 	for _, k := range a.kernels() {
 		for _, p := range a.portsOf(k) {

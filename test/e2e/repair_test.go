@@ -150,7 +150,7 @@ func TestRepair(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, with("agentd.stop-grace", `"1s"`))
-			file := a.applied("s", busybox, 2)
+			file := a.applied("s", 2)
 			kernels := a.kernels()
 			a.stop()
 			c.damage(t, a, kernels)
@@ -193,7 +193,7 @@ func TestRepairCheckpoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, with("agentd.stop-grace", `"1s"`))
-			file := a.applied("s", busybox, 1)
+			file := a.applied("s", 1)
 			kernels := a.kernels()
 			before := a.ids(kernels)
 			a.stop()
@@ -233,7 +233,7 @@ func TestRepairCheckpoint(t *testing.T) {
 // TestRepairRefuses: where a repair cannot work it says so, and how it could.
 func TestRepairRefuses(t *testing.T) {
 	a := newAgent(t)
-	file := a.applied("s", busybox, 0)
+	file := a.applied("s", 0)
 	for _, flags := range [][]string{nil, {"--dry-run"}} {
 		if r := a.reconcile(flags...); r.code != 1 || !strings.Contains(r.err, "stop") {
 			t.Errorf("beside the daemon: exit %d, want 1 and the way out\n%s%s", r.code, r.out, r.err)
@@ -271,7 +271,7 @@ func TestRepairRefuses(t *testing.T) {
 // TestRepairRunsOutOfTime: what did not get ready in time is named.
 func TestRepairRunsOutOfTime(t *testing.T) {
 	a, p := behindProxy(t)
-	file := a.session("s", busybox, 0)
+	file := a.session("s", 0)
 	reached, resume := freeze(p, moment{method: post, path: createContainer})
 	a.must("apply", "--wait=false", "-f", file)
 	a.await("the creation", reached)

@@ -27,7 +27,7 @@ func TestEngineRestart(t *testing.T) {
 	t.Cleanup(func() { dockerd(t, "restart") })
 	t.Run("kernels end with the engine", func(t *testing.T) {
 		a := newAgent(t, quick)
-		file := a.applied("s", busybox, 2)
+		file := a.applied("s", 2)
 		kernels := a.kernels()
 		a.restartEngine(func() {})
 		for _, k := range kernels {
@@ -44,7 +44,7 @@ func TestEngineRestart(t *testing.T) {
 	t.Run("kernels live on", func(t *testing.T) {
 		dockerd(t, "restart", "--live-restore")
 		a := newAgent(t, quick)
-		file := a.applied("s", busybox, 2)
+		file := a.applied("s", 2)
 		kernels := a.kernels()
 		before := a.ids(kernels)
 		// One of them ends while nobody looks.
@@ -91,7 +91,7 @@ func (a *agent) restartEngine(meanwhile func(), flags ...string) {
 	dockerd(a.t, "stop")
 	a.node("EngineReachable", false)
 	meanwhile()
-	if r := a.run("apply", "--wait=false", "-f", a.session("meanwhile", busybox, 0)); r.code != 0 {
+	if r := a.run("apply", "--wait=false", "-f", a.session("meanwhile", 0)); r.code != 0 {
 		a.t.Errorf("a session is refused while the engine is down: %s", r.err)
 	}
 	dockerd(a.t, append([]string{"start"}, flags...)...)
