@@ -29,11 +29,13 @@ func TestFits(t *testing.T) {
 		{"fits", map[string]string{"cpu": "1", "mem": "1048576"}, ""},
 		{"too large", map[string]string{"cpu": "9", "mem": "1048576"}, "invalid: it asks for 9 of slot cpu, and this node has 1 in all"},
 		{
-			"too large in two ways", map[string]string{"cpu": "2", "mem": "1073741825"},
+			"too large in two ways",
+			map[string]string{"cpu": "2", "mem": "1073741825"},
 			"invalid: it asks for 2 of slot cpu, and this node has 1 in all; it asks for 1073741825 of slot mem, and this node has 1073741824 in all",
 		},
 		{
-			"unknown slot", map[string]string{"cpu": "1", "mem": "1", "tpu.device": "1"},
+			"unknown slot",
+			map[string]string{"cpu": "1", "mem": "1", "tpu.device": "1"},
 			"kernel k (main1): invalid: slot tpu.device: 1 requested: this node has no such slot",
 		},
 	} {

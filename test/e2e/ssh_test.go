@@ -183,8 +183,12 @@ func (a *agent) noFilter(hasPython bool) {
 		port            int
 	}
 	for _, w := range []way{
-		{"main1", "sub1", "tcp", 1025}, {"sub1", "main1", "tcp", 31337}, {"sub1", "sub2", "tcp", 65535}, {"sub2", "sub1", "tcp", 80},
-		{"main1", "sub2", "udp", 5353}, {"sub2", "main1", "udp", 40000},
+		{"main1", "sub1", "tcp", 1025},
+		{"sub1", "main1", "tcp", 31337},
+		{"sub1", "sub2", "tcp", 65535},
+		{"sub2", "sub1", "tcp", 80},
+		{"main1", "sub2", "udp", 5353},
+		{"sub2", "main1", "udp", 40000},
 	} {
 		if w.proto == "udp" && !hasPython {
 			continue // the nc of busybox speaks TCP only
