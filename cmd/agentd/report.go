@@ -58,7 +58,8 @@ func newOnceReport(t *controller.Tables, before map[string]bool, leftovers []str
 		}
 		r.ends[e.Spec.KernelID] = true
 		action := "ends: " + e.Spec.Reason
-		if e.Spec.ExitCode != nil {
+		// The code of one that agentd stops itself is not known before.
+		if e.Spec.ExitCode != nil && e.Spec.Reason == apis.ReasonSelfTerminated {
 			action += fmt.Sprintf(" (exit %d)", *e.Spec.ExitCode)
 		}
 		r.Items = append(r.Items, planItem{Kind: apis.KindKernel, Name: e.Spec.KernelID, Action: action, Why: e.Spec.Message})

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"sigs.k8s.io/yaml"
+
+	"agentd/test/e2e/engine"
 )
 
 // repair is the report of "agentd reconcile --once" as data.
@@ -169,6 +172,34 @@ func TestRepair(t *testing.T) {
 			}
 			a.mustBeClean()
 		})
+	}
+}
+
+// TestRepairEndsWhatWasEnding: a deletion that agentd was killed in is finished.
+func TestRepairEndsWhatWasEnding(t *testing.T) {
+	a, p := behindProxy(t)
+	file := a.applied("s", 1)
+	kernels := a.kernels()
+	stops := p.Add(engine.Rule{Method: post, Path: stopContainer, Hold: true})
+	a.must("delete", "--wait=false", "-f", file)
+	a.eventually("the stops", 10*time.Second, func() error {
+		if n := p.Open(stopContainer); n < len(kernels) {
+			return fmt.Errorf("%d are under way", n)
+		}
+		return nil
+	})
+	a.kill()
+	stops.Remove()
+	r := a.repaired(0)
+	for _, k := range kernels {
+		a.mustHave(r, "kernel", k, "ends: user-requested")
+		a.mustHave(r, "container", k, "remove")
+		a.mustHave(r, "scratch", k, "remove")
+	}
+	a.start()
+	a.mustBeClean()
+	for _, k := range kernels {
+		a.ended(k, 0)
 	}
 }
 

@@ -128,6 +128,7 @@ func (v containers) Stop(ctx context.Context, id string, _ time.Duration) error 
 	}
 	return v.w.change(ctx, Change{Op: "stop", Kind: apis.KindContainer, Name: name}, func() error {
 		if c := v.byID(id); c != nil && c.State == apis.ContainerRunning {
+			v.w.detach(c)
 			c.State = apis.ContainerExited
 		}
 		return nil
@@ -137,6 +138,7 @@ func (v containers) Stop(ctx context.Context, id string, _ time.Duration) error 
 func (v containers) Remove(ctx context.Context, id string) error {
 	return v.w.change(ctx, Change{Op: "remove", Kind: apis.KindContainer, Name: v.name(id)}, func() error {
 		if c := v.byID(id); c != nil {
+			v.w.detach(c)
 			delete(v.w.containers, c.EngineName)
 		}
 		return nil

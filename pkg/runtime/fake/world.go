@@ -262,12 +262,22 @@ func (w *World) endpoints(name string) int {
 			n++
 		}
 	}
-	if n == 0 && w.real != nil {
-		if x, ok := w.networks[name]; ok {
-			n = x.Endpoints
-		}
+	if x, ok := w.networks[name]; ok && w.real != nil {
+		n += x.Endpoints // of containers that were copied: their specs are not known
 	}
 	return n
+}
+
+// detach takes a container that was copied, and runs, off its session's network.
+func (w *World) detach(c *container) {
+	if w.real == nil || c.spec.EngineName != "" || c.State != apis.ContainerRunning {
+		return
+	}
+	for _, n := range w.networks {
+		if n.SessionID != "" && n.SessionID == c.SessionID {
+			n.Endpoints = max(0, n.Endpoints-1)
+		}
+	}
 }
 
 func (w *World) list() []runtime.ContainerState {
