@@ -43,6 +43,7 @@ type machine struct {
 	engine   *docker.Engine
 	node     runtime.Node
 	logs     *runtime.KeptLogs
+	dirs     *scratch.Store
 	settings reconciler.Settings
 	devices  *slots.Ledger
 	facts    reconciler.NodeFacts

@@ -151,6 +151,12 @@ func runDaemon(ctx context.Context, s streams, g *globals) error {
 	group.Go(func() error { return unlessDone(gctx, observer.Run(gctx)) })
 	group.Go(func() error { m.askEngine(gctx, &info); return nil })
 	group.Go(func() error { b.openGate(gctx); return nil })
+	group.Go(func() error { // what a removal left that was cut short
+		if err := m.dirs.CleanRemoving(gctx); err != nil && gctx.Err() == nil {
+			log.Error(err, "finishing removals of scratches")
+		}
+		return nil
+	})
 	group.Go(func() error { return m.serveMetrics(gctx) })
 	group.Go(func() error {
 		select {
