@@ -79,12 +79,11 @@ func newMachine(cfg *config.Config, log logr.Logger, dryRun bool) (*machine, err
 	} else if err := m.makeDirs(); err != nil {
 		return nil, err
 	}
-	dirs, err := scratch.New(string(cfg.Container.ScratchRoot), scratches...)
-	if err != nil {
+	if m.dirs, err = scratch.New(string(cfg.Container.ScratchRoot), scratches...); err != nil {
 		return nil, err
 	}
 	m.node.Containers, m.node.Networks, m.node.Images = m.engine, m.engine.Networks(), m.engine.Images()
-	m.node.Scratches, m.node.Runner = dirs, runners{dirs}
+	m.node.Scratches, m.node.Runner = m.dirs, runners{m.dirs}
 	if m.settings, err = m.readSettings(); err != nil {
 		return nil, err
 	}
