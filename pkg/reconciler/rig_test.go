@@ -222,6 +222,7 @@ func (r *rig) quiet() error {
 	r.plug.mu.Lock()
 	r.plug.left = -1
 	r.plug.mu.Unlock()
+	r.rebootIfDead() // the last cut may have come in between
 	r.faulty.Store(false)
 	for range 2 { // what a relist or the sweep finds is work again
 		time.Sleep(3 * time.Minute)

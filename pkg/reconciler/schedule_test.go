@@ -184,7 +184,6 @@ func runSchedule(t *testing.T, steps []step, seed uint64, br breakage) (bad []st
 				r.hint(kernel, rng.IntN(2) == 0)
 			}
 		}
-		r.rebootIfDead()
 		if err := r.quiet(); err != nil {
 			bad = append(bad, fmt.Sprintf("%v is still being worked on: %v", r.set.Work.Open(), err))
 		}

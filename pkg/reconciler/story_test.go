@@ -56,6 +56,20 @@ func (r *rig) did(want string) {
 	}
 }
 
+// didTo compares what was done to things of one kind with text.
+func (r *rig) didTo(kind apis.Kind, want string) {
+	r.t.Helper()
+	var got []string
+	for _, c := range r.world.Log()[r.seen:] {
+		if c.Kind == kind {
+			got = append(got, c.String())
+		}
+	}
+	if d := cmp.Diff(textLines(want), got); d != "" {
+		r.t.Errorf("what was done to %ss (-want +got):\n%s", kind, d)
+	}
+}
+
 // told returns the kernel's events as "type reason".
 func (r *rig) told(kernel string) []string {
 	var out []string
@@ -151,12 +165,14 @@ func TestRestartKeepsScratchAndPorts(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.settle()
-		r.did(`
+		// Scratch and container are worked on side by side: only the order of each is fixed.
+		r.didTo(apis.KindScratch, `
 			write scratch a-k0 config/resource.txt agentd.json: content differs
+			write scratch a-k0 config/resource.txt: content differs`)
+		r.didTo(apis.KindContainer, `
 			stop container kernel.test.a-k0
 			remove container kernel.test.a-k0
 			create container kernel.test.a-k0 image agentd.local/test:1, incarnation 2
-			write scratch a-k0 config/resource.txt: content differs
 			start container kernel.test.a-k0`)
 		after, _ := r.tables.Bindings.Reader().Get("a-k0")
 		if d := cmp.Diff(before.Status.Ports, after.Status.Ports); d != "" {

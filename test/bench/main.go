@@ -69,7 +69,7 @@ func run(bin string, rounds, many int) (err error) {
 	if err := b.start(); err != nil {
 		return err
 	}
-	defer b.stop()
+	defer b.clean()
 	idle := b.rss()
 	fmt.Println("| what | agentd | bare engine | ratio |")
 	fmt.Println("|---|---|---|---|")
@@ -146,6 +146,31 @@ func (b *bench) stop() {
 	_ = b.cmd.Wait()
 }
 
+// clean ends the daemon and removes what a failed run left of its containers and networks.
+func (b *bench) clean() {
+	b.stop()
+	for _, id := range []string{b.id, b.id + "-bare"} {
+		for _, kind := range []string{"container", "network"} {
+			list := []string{kind, "ls", "-q", "--filter", "label=ai.backend.agent-id=" + id}
+			if kind == "container" {
+				list = append(list, "-a")
+			}
+			out, _ := exec.Command("docker", list...).Output()
+			for _, x := range strings.Fields(string(out)) {
+				_ = exec.Command("docker", kind, "rm", "-f", x).Run()
+			}
+		}
+	}
+}
+
+// failed makes an error of a result that is not a success.
+func failed(p admin.Progress) error {
+	if p.Type == admin.ProgressResult && !p.OK {
+		return fmt.Errorf("session %s: %s %s", p.Session, p.Reason, p.Message)
+	}
+	return nil
+}
+
 // file is a session file.
 func (b *bench) file(name string, subs int) []byte {
 	text := fmt.Sprintf("apiVersion: agentd/v1\nkind: ClusterSession\nmetadata: {name: %s}\nspec:\n  image: %s\n  slots: {cpu: \"1\", mem: 64m}\n  replicas:\n    - {role: main}\n", name, image)
@@ -162,13 +187,13 @@ func (b *bench) up(subs int) (string, time.Duration, error) {
 	b.n++
 	name := "bench" + strconv.Itoa(b.n)
 	begin := time.Now()
-	err := b.client.Apply(b.ctx, name, b.file(name, subs), wait, func(admin.Progress) error { return nil })
+	err := b.client.Apply(b.ctx, name, b.file(name, subs), wait, failed)
 	return name, time.Since(begin), err
 }
 
 func (b *bench) down(name string) (time.Duration, error) {
 	begin := time.Now()
-	err := b.client.DeleteSession(b.ctx, name, wait, func(admin.Progress) error { return nil })
+	err := b.client.DeleteSession(b.ctx, name, wait, failed)
 	return time.Since(begin), err
 }
 
