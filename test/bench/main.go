@@ -156,7 +156,7 @@ func (b *bench) clean() {
 				list = append(list, "-a")
 			}
 			out, _ := exec.Command("docker", list...).Output()
-			for _, x := range strings.Fields(string(out)) {
+			for x := range strings.FieldsSeq(string(out)) {
 				_ = exec.Command("docker", kind, "rm", "-f", x).Run()
 			}
 		}
