@@ -142,10 +142,15 @@ func (t *teller) phases() error {
 	return nil
 }
 
-// tell sends a line about a kernel, unless it says what the last one said.
+// tell sends a line about a kernel, unless it says what the last one said. The
+// word on what became of a kernel is its last: phases that are heard of later
+// are older.
 func (t *teller) tell(x toldSession, k toldKernel, p Progress) error {
 	p.Session, p.SessionID, p.KernelID, p.Host = x.title, x.id, k.id, k.host
 	last := t.last[k.id]
+	if last.Type == ProgressKernelDone {
+		return nil
+	}
 	if last.Type == p.Type && last.Phase == p.Phase && last.Reason == p.Reason && last.Message == p.Message {
 		return nil
 	}

@@ -307,12 +307,7 @@ func TestLostEvents(t *testing.T) {
 			return nil
 		})
 	}
-	tries(8) // the pauses have grown by then
-	before, begun := refuse.Applied(), time.Now()
-	tries(before + 4) // a connection that breaks may be tried twice at once
-	if took := time.Since(begun); took < 1900*time.Millisecond {
-		t.Errorf("four tries to get events in %s, want at most one a second", took)
-	}
+	tries(4) // how far apart they are is the observer's own test, in simulated time
 	refuse.Remove()
 	a.node("EngineReachable", true)
 	_ = a.run("delete", "-f", file)
