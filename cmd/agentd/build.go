@@ -105,12 +105,9 @@ func (m *machine) makeDirs() error {
 type runners struct{ dirs *scratch.Store }
 
 // WaitReady waits for the runner's word over the socket in the scratch.
-func (r runners) WaitReady(ctx context.Context, kernelID string) (runtime.RunnerStatus, error) {
-	st, err := runner.WaitReady(ctx, filepath.Join(r.dirs.Path(kernelID), reconciler.RunDir))
-	if err != nil {
-		return runtime.RunnerStatus{}, err
-	}
-	return runtime.RunnerStatus{Ready: st.Ready}, nil
+func (r runners) WaitReady(ctx context.Context, kernelID string) error {
+	_, err := runner.WaitReady(ctx, filepath.Join(r.dirs.Path(kernelID), reconciler.RunDir))
+	return err
 }
 
 // overrideFiles are an operator's additions to every container, in the order

@@ -39,7 +39,6 @@ const (
 	ReasonGone             = "Gone"
 	ReasonDrifted          = "Drifted"
 	ReasonNetworkAmbiguous = "NetworkAmbiguous"
-	ReasonNetworkMissing   = "NetworkMissing"
 	ReasonStorage          = "Storage"
 )
 

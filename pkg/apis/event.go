@@ -36,8 +36,5 @@ type EventSpec struct {
 	Kernel *KernelStatus `json:"kernel,omitempty"`
 }
 
-// EventStatus tells what became of it.
-type EventStatus struct {
-	// Delivered events are kept for a while for people to read.
-	Delivered bool `json:"delivered,omitempty"`
-}
+// EventStatus is empty: an event that was delivered is deleted.
+type EventStatus struct{}

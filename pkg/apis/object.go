@@ -24,14 +24,6 @@ const (
 	KindNode           Kind = "node"
 )
 
-// Kinds returns every kind, roots before their parts.
-func Kinds() []Kind {
-	return []Kind{
-		KindNode, KindClusterSession, KindKernel, KindNetwork, KindImage,
-		KindBinding, KindScratch, KindContainer, KindEvent,
-	}
-}
-
 // Key names one object in the store.
 type Key struct {
 	Kind Kind   `json:"kind,omitempty"`

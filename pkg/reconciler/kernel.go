@@ -193,11 +193,8 @@ func (r *Kernel) converge(ctx context.Context, p parts) (controller.Result, erro
 			return controller.Result{}, r.end(k, reason, msg, nil)
 		}
 	}
-	ready, res, err := r.probe(ctx, p, started)
-	if err != nil {
-		return controller.Result{}, err
-	}
-	err = r.store.Commit(func(tx *controller.Tx) error {
+	ready, res := r.probe(ctx, p, started)
+	err := r.store.Commit(func(tx *controller.Tx) error {
 		if err := r.applyParts(tx, p); err != nil {
 			return err
 		}
@@ -321,22 +318,21 @@ func (p parts) conditions() []partConditions {
 }
 
 // probe asks the runner of a container that runs and is not known to be ready.
-func (r *Kernel) probe(ctx context.Context, p parts, started bool) (bool, controller.Result, error) {
+func (r *Kernel) probe(ctx context.Context, p parts, started bool) (bool, controller.Result) {
 	c := p.container
 	switch {
 	case started:
-		return true, controller.Result{}, nil
+		return true, controller.Result{}
 	case c == nil, c.Spec.Incarnation != p.k.Spec.Incarnation, c.Status.Incarnation != p.k.Spec.Incarnation,
 		c.Status.State != apis.ContainerRunning:
-		return false, controller.Result{}, nil
+		return false, controller.Result{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
 	defer cancel()
-	st, err := r.runner.WaitReady(ctx, p.k.Name)
-	if err != nil || !st.Ready { // not yet: asked again, until the start deadline
-		return false, controller.Result{After: probeAgain}, nil //nolint:nilerr // a runner that does not answer yet is no error
+	if err := r.runner.WaitReady(ctx, p.k.Name); err != nil { // not yet: asked again, until the start deadline
+		return false, controller.Result{After: probeAgain}
 	}
-	return true, controller.Result{}, nil
+	return true, controller.Result{}
 }
 
 // applyParts writes the specs of the parts that can be written by now.

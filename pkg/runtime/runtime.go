@@ -136,20 +136,11 @@ type Scratches interface {
 	Path(name string) string
 }
 
-// RunnerStatus is what the program inside the kernel says of itself.
-type RunnerStatus struct {
-	Ready     bool
-	StartedAt time.Time
-	Version   string
-	// Problem is what did not work although the kernel is usable (no sshd, say).
-	Problem string
-}
-
 // Runner talks to the program inside a kernel.
 type Runner interface {
 	// WaitReady returns once the kernel's runner says that it is set up, or
 	// with the context's error.
-	WaitReady(ctx context.Context, kernelID string) (RunnerStatus, error)
+	WaitReady(ctx context.Context, kernelID string) error
 }
 
 // LogKeeper keeps the logs of containers that are about to be removed.

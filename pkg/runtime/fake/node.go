@@ -328,15 +328,15 @@ func (v scratches) Read(ctx context.Context, name, file string) ([]byte, error) 
 
 type runner struct{ w *World }
 
-func (v runner) WaitReady(_ context.Context, kernelID string) (runtime.RunnerStatus, error) {
+func (v runner) WaitReady(_ context.Context, kernelID string) error {
 	v.w.mu.Lock()
 	defer v.w.mu.Unlock()
 	for _, c := range v.w.containers {
 		if c.KernelID == kernelID && c.State == apis.ContainerRunning {
-			return runtime.RunnerStatus{Ready: true, Version: "fake"}, nil
+			return nil
 		}
 	}
-	return runtime.RunnerStatus{}, fmt.Errorf("runner of kernel %s: %w", kernelID, apis.ErrUnavailable)
+	return fmt.Errorf("runner of kernel %s: %w", kernelID, apis.ErrUnavailable)
 }
 
 type logs struct{ w *World }
